@@ -153,3 +153,23 @@ def log_in_as(asks_with: dict[str, Any], username: str, password: str) -> bool:
     is_another = asks_with.get("sasl.username") != username
     asks_with.update({"sasl.username": username, "sasl.password": password})
     return is_another
+
+
+def inside(calling: dict[int, bool], work: Callable[..., Any], *args: Any) -> Any:
+    """Do what is done within librdkafka, and note so in `calling`: what is called from there must not wait.
+
+    Args:
+        calling: threads that are in a callback; True for those inside librdkafka, too.
+        work: what is done.
+        args: of it.
+    """
+    ident = threading.get_ident()
+    outer = calling.get(ident)
+    calling[ident] = True
+    try:
+        return work(*args)
+    finally:
+        if outer is None:
+            calling.pop(ident, None)
+        else:
+            calling[ident] = outer

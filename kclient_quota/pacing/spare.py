@@ -32,16 +32,17 @@ class Spare:
     what the next one is taken to cost.
 
     Attributes:
+        given: the last answer.
         is_due: whether the last answer was 0 only because something could have been overtaken.
     """
 
-    __slots__ = ("_at_ms", "_budget", "_cost", "_given", "_quota", "_rate", "_raw", "_wire", "is_due")
+    __slots__ = ("_at_ms", "_budget", "_cost", "_quota", "_rate", "_raw", "_wire", "given", "is_due")
 
     def __init__(self) -> None:
         self._quota: tuple[float | None, int] = (None, 1)
         self._rate = 0.0
         self._budget = -inf
-        self._given = 0.0
+        self.given = 0.0
         self._at_ms: int | None = None
         self._cost = self._raw = self._wire = 1.0
         self.is_due = False
@@ -79,11 +80,11 @@ class Spare:
             may: whether nothing that was handed over now could overtake a message.
         """
         if not self._rate:
-            self._given = 0.0
+            self.given = 0.0
             self.is_due = False
             return 0.0
         most = self._rate * SPAN_MS / 1000
-        spent = queued_bytes + (self._given - left if self._given else 0.0)
+        spent = queued_bytes + (self.given - left if self.given else 0.0)
         earned = 0.0 if self._at_ms is None else self._rate * (now_ms - self._at_ms) / 1000
         self._at_ms = now_ms
         # What passes the queue is paced there, and not owed for long. What data have taken beyond what was reckoned is:
@@ -91,7 +92,7 @@ class Spare:
         least = min(-most, self._budget)
         self._budget = max(least, min(most, self._budget + earned - spent * self._cost))
         # Not for every byte that there is: callers would be let past the queue message by message.
-        has_room = self._budget >= (0.0 if self._given else most / 2)
+        has_room = self._budget >= (0.0 if self.given else most / 2)
         self.is_due = has_room and not may
-        self._given = self._budget / self._cost if may and has_room else 0.0
-        return self._given
+        self.given = self._budget / self._cost if may and has_room else 0.0
+        return self.given

@@ -112,7 +112,6 @@ class ProducerCore:
         self.throttled_at_ms: int | None = None
         self._spare = Spare()
         self._limited_at_ms: int | None = None
-        self._given = 0.0
         self._granted = 0
         self._passed_by = False  # bytes of callers' own are among those on the wire
 
@@ -289,9 +288,8 @@ class ProducerCore:
         self._spare.set_limit(limit, members, is_alone=is_alone)
         granted = sum(broker.queue.pace.granted for broker in self.brokers)
         queued, self._granted = granted - self._granted, granted
-        self._passed_by |= left < self._given
-        self._given = self._spare.step(now_ms, left, queued, may=may and self.is_empty)
-        return self._given
+        self._passed_by |= left < self._spare.given
+        return self._spare.step(now_ms, left, queued, may=may and self.is_empty)
 
     @property
     def is_spare_due(self) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from kclient_quota.clients.calls import inside
 from kclient_quota.clients.librdkafka.statistics import BrokerDelta, StatisticsReader
 from kclient_quota.clients.limits import Limit
 from kclient_quota.clients.producer.core import ProducerCore
@@ -88,7 +89,7 @@ class Hearing:
                     max_ms=delta.throttled_max_ms,
                     now_ms=now_ms,
                 )
-        self._inside(self._log.on_time, now_ms)
+        inside(self._outbox.calling, self._log.on_time, now_ms)
         if deltas and self._outbox.is_running:
             self.only_id = deltas[-1].node_id
             self._tell(partial(_sent, deltas, message_bytes + RECORD_BYTES * messages))
@@ -105,7 +106,8 @@ class Hearing:
             found = self._reader.node_id(event.broker_name.rpartition("/")[0] or event.broker_name)
             broker_id = broker_id if found is None else found
         at_ms = self._clock.now_ms()
-        self._inside(self._log.on_throttle, event.broker_name, throttle_ms, self._limit, at_ms)
+        # within librdkafka's call; and a logging handler may send what it is given to Kafka, by this very producer
+        inside(self._outbox.calling, self._log.on_throttle, event.broker_name, throttle_ms, self._limit, at_ms)
         self._ask(at_ms)
         # Against a quota of requests large batches help, which librdkafka makes of what piles up meanwhile.
         steps_in = not self._limit.is_of_requests(throttle_ms)
@@ -125,19 +127,6 @@ class Hearing:
         with self._lock:
             waited = self.waited.metrics(PRODUCER, self._client_id, now_ms)
             return {**self._metrics.collect(now_ms), **waited, **self.queue.collect(now_ms)}
-
-    def _inside(self, log: Callable[..., object], *args: Any) -> None:
-        """Log within librdkafka's call: a handler may send what it is given to Kafka, by this very producer."""
-        calling, ident = self._outbox.calling, threading.get_ident()
-        outer = calling.get(ident)
-        calling[ident] = True
-        try:
-            log(*args)
-        finally:
-            if outer is None:
-                calling.pop(ident, None)
-            else:
-                calling[ident] = outer
 
     def _tell(self, told: Told, *, steps_in: bool = False) -> None:
         """Tell the core, by way of the sender; `steps_in`: it limits, so there must be one."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from confluent_kafka import KafkaException
 
 from kclient_quota.clients.agents import CProducer
-from kclient_quota.clients.calls import CallApart, lost_interrupt, may_be_a_handlers, moments, real
+from kclient_quota.clients.calls import CallApart, inside, lost_interrupt, may_be_a_handlers, moments, real
 from kclient_quota.clients.producer.outbox import Handed, Outbox
 from kclient_quota.clients.producer.transaction import Transaction
 from kclient_quota.clock import Clock
@@ -209,18 +209,10 @@ class WaitingProducer(CProducer):
 
     def _inside(self, work: Callable[..., Any], *args: Any) -> Any:
         """Call librdkafka, which may call the application's callbacks: these must not wait for the quota."""
-        calling, ident = self._outbox.calling, threading.get_ident()
-        outer = calling.get(ident)
-        calling[ident] = True
         try:
-            return work(*args)
+            return inside(self._outbox.calling, work, *args)
         except SystemError as error:
             raise lost_interrupt(error) from None
-        finally:
-            if outer is None:
-                calling.pop(ident, None)
-            else:
-                calling[ident] = outer
 
     def _let_pass(self, wait_ms: float) -> None:
         """Let time pass as an application that polls does; a callback that raises does not end the call."""
