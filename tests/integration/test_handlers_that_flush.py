@@ -23,31 +23,45 @@ KINDS = {
 
 
 @pytest.fixture(scope="module")
-def brokers() -> Iterator[EmbeddedBroker]:
-    with Proxies(1) as proxies, EmbeddedBroker(brokers=1) as cluster:
-        proxies.stand_before(cluster)
+def road() -> Iterator[Proxies]:
+    with Proxies(1) as proxies:
+        yield proxies
+
+
+@pytest.fixture(scope="module")
+def brokers(road: Proxies) -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(brokers=1) as cluster:
+        road.stand_before(cluster)
         cluster.set_quota(client_id="limited", producer_byte_rate=20_000)
         cluster.set_quota(client_id="spare", producer_byte_rate=50_000_000)
-        proxies.each(lambda proxy: proxy.delay(to_broker_ms=ROUND_TRIP_MS // 2, to_client_ms=ROUND_TRIP_MS // 2))
+        road.each(lambda proxy: proxy.delay(to_broker_ms=ROUND_TRIP_MS // 2, to_client_ms=ROUND_TRIP_MS // 2))
         yield cluster
 
 
 @pytest.fixture
-def interrupt() -> Iterator[Callable[[Callable[[], object], float], None]]:
-    """Have a handler do something, so many seconds from now."""
+def interrupt(road: Proxies) -> Iterator[Callable[[Callable[[], object], float], None]]:
+    """Have a handler do something, so many seconds from now, and no answer come before it.
+
+    One that ran within a delivery callback could wait for nothing, and with plain would end the process.
+    """
     before = signal.getsignal(signal.SIGALRM)
 
+    def handle(work):
+        road.each(lambda proxy: proxy.resume())
+        work()
+
     def after(work, wait_s):
-        signal.signal(signal.SIGALRM, lambda *_: work())
+        signal.signal(signal.SIGALRM, lambda *_: handle(work))
         signal.setitimer(signal.ITIMER_REAL, wait_s)
 
     yield after
     signal.setitimer(signal.ITIMER_REAL, 0)
     signal.signal(signal.SIGALRM, before)
+    road.each(lambda proxy: proxy.resume())
 
 
-def ready(brokers, kind, topic, **conf):
-    """A producer that knows its broker, with messages on their way; and what is reported of them."""
+def ready(road, brokers, kind, topic, **conf):
+    """A producer that knows its broker, with messages on a road that stands still; and what is reported of them."""
     make, name = KINDS[kind]
     brokers.create_topic(topic, 1)
     producer = make({"bootstrap.servers": brokers.bootstrap_servers, "client.id": name, "log_level": 0, **conf})
@@ -55,6 +69,7 @@ def ready(brokers, kind, topic, **conf):
     assert not producer.flush(20)
     time.sleep(0.3)
     reports = []
+    road.each(lambda proxy: proxy.stall())
     for number in range(MESSAGES):
         producer.produce(topic, b"%05d" % number, on_delivery=lambda error, _: reports.append(error))
     return producer, reports
@@ -62,8 +77,8 @@ def ready(brokers, kind, topic, **conf):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("call", ["flush", "poll", "short poll"])
-def test_all_is_delivered_when_the_handlers_flush_returns(brokers, interrupt, kind, call):
-    producer, reports = ready(brokers, kind, f"flush-{kind}-{call}".replace(" ", "-"))
+def test_all_is_delivered_when_the_handlers_flush_returns(road, brokers, interrupt, kind, call):
+    producer, reports = ready(road, brokers, kind, f"flush-{kind}-{call}".replace(" ", "-"))
     left = []
 
     def handle():
@@ -85,8 +100,8 @@ def test_all_is_delivered_when_the_handlers_flush_returns(brokers, interrupt, ki
 
 @pytest.mark.parametrize("kind", ["unlimited", "spare", "paced"])  # with plain it never ends
 @pytest.mark.parametrize("call", ["flush", "poll"])
-def test_all_is_delivered_when_the_handler_closes(brokers, interrupt, kind, call):
-    producer, reports = ready(brokers, kind, f"close-{kind}-{call}")
+def test_all_is_delivered_when_the_handler_closes(road, brokers, interrupt, kind, call):
+    producer, reports = ready(road, brokers, kind, f"close-{kind}-{call}")
 
     class Ends(Exception):  # noqa: N818 - as SystemExit is named
         pass

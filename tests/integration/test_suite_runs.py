@@ -87,6 +87,27 @@ def test_in_ci_a_whole_file_is_not_left_out_either(run):
     assert "with CI set nothing may be left out" in said
 
 
+DIES = """
+import os, pytest
+@pytest.mark.parametrize("number", range(12))
+def test_one(number):
+    if number == 7:
+        os.abort()
+"""
+
+
+@pytest.mark.parametrize("directory", ["unit", "spark", "measured"])
+def test_a_worker_that_dies_fails_its_test_and_no_other(run, tmp_path, directory):
+    more = tmp_path / "tests" / "integration"
+    more.mkdir(parents=True)
+    for number in range(4):
+        (more / f"test_more_{number}.py").write_text("import pytest\ndef test_one(): pass\ndef test_two(): pass\n")
+    status, said = run(directory, DIES, "-n", "2")
+    assert status == 1
+    assert "1 failed, 19 passed in" in said.splitlines()[-1], said
+    assert said.count("crashed while running") == 1
+
+
 TWICE = """
 import pathlib
 def test_one():

@@ -42,7 +42,28 @@ class RoomScheduling(LoadScopeScheduling):
                 return unit
         return None
 
+    def remove_node(self, node: Any) -> str | None:
+        """What a worker that died had left is for others, without the test in which it died: that one has failed.
+
+        pytest-xdist gives out anew also what was done of it, and a worker that gets a unit with nothing left to do
+        waits for ever.
+        """
+        left = [
+            (unit, [test for test, done in tests.items() if not done])
+            for unit, tests in self.assigned_work.pop(node).items()
+        ]
+        waiting = [(unit, tests) for unit, tests in left if tests]
+        if not waiting:
+            return None
+        died_in = waiting[0][1].pop(0)
+        self.workqueue.update((unit, dict.fromkeys(tests, False)) for unit, tests in waiting if tests)
+        for other in self.nodes:
+            self._reschedule(other)
+        return died_in
+
     def _reschedule(self, node: Any) -> None:
+        if node not in self.registered_collections:  # in the place of one that died, and still collecting
+            return
         # A worker keeps its last test back until it knows what comes next. To know more than that binds it too early.
         if self.workqueue and not node.shutting_down and self._pending_of(self.assigned_work[node]) > 1:
             return
