@@ -11,10 +11,13 @@ import pytest
 
 from kclient_quota.testing.apache import ApacheKafkaUnavailable, apache_kafka_unavailable_reason
 from tests.suite.rooms import BUDGET_OF_ALL_S, CPU_BUDGET_S, directory_of
+from tests.suite.speed import Speed
 
 ALL = "all, by the wall clock"
 RETAKEN = "taken again"
 """The user property of a report that names a try that failed."""
+REPORTS_PER_SPEED = 100
+"""After so many reports the machine's speed is looked at."""
 
 
 class Reporting:
@@ -31,8 +34,13 @@ class Reporting:
         self._retaken: list[str] = []
         self._used_s: Counter[str] = Counter()
         self._over: list[str] = []
+        self._speed = Speed()
+        self._heard = 0
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if self._heard % REPORTS_PER_SPEED == 0:
+            self._speed.take()
+        self._heard += 1
         self._used_s[directory_of(report.nodeid)] += getattr(report, "cpu_s", 0.0)
         if report.skipped and not hasattr(report, "wasxfail"):
             self._left_out[reason_of(report.longrepr)] += 1
@@ -47,14 +55,18 @@ class Reporting:
         if not self._with_budgets:
             return
         took = {**self._used_s, ALL: (time.monotonic_ns() - self._began_ns) / 1e9}
-        allowed = {**CPU_BUDGET_S, ALL: BUDGET_OF_ALL_S}
+        allowed = {name: self._allowed_s(name) for name in CPU_BUDGET_S}
+        allowed[ALL] = BUDGET_OF_ALL_S * self._speed.factor()
         self._over = [
-            f"{name}: {took[name]:.0f} s, {budget} s allowed"
+            f"{name}: {took[name]:.0f} s, {round(budget, 2):g} s allowed"
             for name, budget in allowed.items()
             if took.get(name, 0) > budget
         ]
         if self._over and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def _allowed_s(self, directory: str) -> float:
+        return CPU_BUDGET_S.get(directory, 0) * self._speed.factor()
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         for title, lines in self._sections():
@@ -69,9 +81,9 @@ class Reporting:
             yield "measured again", self._retaken
         if self._with_budgets:
             yield (
-                "seconds of CPU by directory",
+                f"seconds of CPU by directory, on a machine that takes {self._speed.factor():.1f} times as long",
                 [
-                    f"{name}: {seconds:.0f} of {CPU_BUDGET_S.get(name, 0)}"
+                    f"{name}: {seconds:.0f} of {self._allowed_s(name):.0f}"
                     for name, seconds in sorted(self._used_s.items())
                 ],
             )

@@ -27,9 +27,10 @@ CPU_BUDGET_S = {
     "measured": 300,
 }
 """Seconds of CPU by directory: what its tests use in their worker and in processes that they start and await, about
-twice what they use on a quiet machine. By the wall clock the same tests take twice or ten times as long when something
-else runs beside them, and workers share cores; CPU time stays. It catches a directory that has grown by a minute of
-work, not a test that is slow today. What waits is bounded by the time-out of each test and by the budget of all."""
+twice what they use on a quiet machine, and more on one that is slower by `tests/suite/speed.py`. By the wall clock the
+same tests take twice or ten times as long when something else runs beside them, and workers share cores; CPU time
+stays. It catches a directory that has grown by a minute of work, not a test that is slow today. What waits is bounded
+by the time-out of each test and by the budget of all."""
 
 BUDGET_OF_ALL_S = 30 * 60
 """Seconds by the wall clock for the whole run on two cores: half as much again as it takes, since figures that a busy
