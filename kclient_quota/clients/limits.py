@@ -35,6 +35,8 @@ ASKS_AS = "kclient-quota"
 """The client.id of questions: under the client's own they would use up its request quota, and wait for it."""
 # A throttle that contradicts the limit asks for it anew, but not more often than this.
 MIN_REFRESH_MS = 5_000
+REST_S = 1.1
+"""A connection on which nobody asks is let go after so long, a little more than `asking.REST_MS`."""
 SOCKET_TIMEOUT_MS = 60_000
 _random = random.Random()  # noqa: S311 - nothing secret, and the application's own random numbers stay as they are
 
@@ -130,6 +132,11 @@ class _AskCluster:
             return EffectiveLimits(denied=str(error))
         return found.limits(user, client_id, deadline_ms, fresh_ms=fresh_ms)
 
+    def rest(self) -> None:
+        """Let its connection go while nobody asks."""
+        if self._asking is not None:
+            self._asking.rest()
+
     def close(self) -> None:
         """Keep it no longer."""
         self._asking = None
@@ -161,7 +168,7 @@ class LimitFinder:
         self._callback = _load_callback(ours.callback, conf)
         shared = _AskCluster()
         self._ask = ask or shared
-        self.close = shared.close
+        self.close, self.rest = shared.close, shared.rest
         self._said_denied = False
         self.found = UNKNOWN
 
@@ -336,8 +343,7 @@ class LimitWatch:
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            # A fleet that was started at once must not ask in step.
-            self._wake.wait(self._period_ms / 1000 * _random.uniform(*JITTER))
+            self._sleep()
             if self._stop.is_set():
                 return
             asked = self._wake.is_set()
@@ -345,6 +351,15 @@ class LimitWatch:
             if self.check(asked=asked):
                 # A broker that throttles again and again must not be asked again and again.
                 self._stop.wait(0 if self._finder.has_callback else MIN_REFRESH_MS / 1000)
+
+    def _sleep(self) -> None:
+        # A fleet that was started at once must not ask in step.
+        sleep_s = self._period_ms / 1000 * _random.uniform(*JITTER)
+        if sleep_s > REST_S:
+            if not self._wake.wait(REST_S):
+                self._finder.rest()
+            sleep_s -= REST_S
+        self._wake.wait(sleep_s)
 
 
 def warn_of_default_client_id(conf: Mapping[str, Any], limit: Limit) -> None:

@@ -18,11 +18,15 @@ from kclient_quota.cluster.limits import EffectiveLimits, ask_limit
 
 FORGET_MS: Final = 120_000
 """What was said so long ago nobody wants to know."""
+REST_MS: Final = 1_000
+"""A connection is closed when nobody has asked anything for so long: brokers count them (`max.connections`,
+`max.connections.per.ip`, what a vendor sells), and the next question is mostly a minute away. Until then it serves all
+clients that a process makes when it starts."""
 _CONNECTING: Final = ("bootstrap.", "metadata.broker.list", "security.", "sasl.", "ssl.", "oauth", "enable.ssl")
 
 
 class Asking:
-    """Asks one cluster as one principal; its connection lasts as long as anybody keeps this.
+    """Asks one cluster as one principal, over one connection while there is something to ask.
 
     Args:
         conf: a librdkafka configuration of one of the clients.
@@ -34,6 +38,7 @@ class Asking:
         self._clock = clock
         self._turn = threading.Lock()
         self._said: dict[tuple[str | None, str], tuple[int, EffectiveLimits]] = {}
+        self._asked_ms = clock.now_ms()
         weakref.finalize(self, self._client.close).atexit = False
 
     def limits(self, user: str | None, client_id: str, deadline_ms: int, *, fresh_ms: int = 0) -> EffectiveLimits:
@@ -61,7 +66,7 @@ class Asking:
                 self._client.close()
             return found
         finally:
-            self._turn.release()
+            self._end_turn()
 
     def leaders(self, topics: Iterable[str], deadline_ms: int) -> dict[tuple[str, int], int]:
         """The leader's node id by topic and partition; empty where nobody says so in time. Never raises."""
@@ -75,7 +80,21 @@ class Asking:
             self._client.close()
             return {}
         finally:
+            self._end_turn()
+
+    def rest(self) -> None:
+        """Close the connection, if nobody has asked for `REST_MS`; the next question opens another one."""
+        if not self._turn.acquire(blocking=False):
+            return  # somebody asks now
+        try:
+            if self._clock.now_ms() - self._asked_ms >= REST_MS:
+                self._client.close()
+        finally:
             self._turn.release()
+
+    def _end_turn(self) -> None:
+        self._asked_ms = self._clock.now_ms()
+        self._turn.release()
 
 
 _all: "weakref.WeakValueDictionary[Hashable, Asking]" = weakref.WeakValueDictionary()
@@ -83,7 +102,7 @@ _lock: Final = LateLock()
 
 
 def asking(conf: Mapping[str, Any]) -> Asking:
-    """The one for this cluster and principal; whoever wants the connection to last keeps it.
+    """The one for this cluster and principal; whoever wants another to share it keeps it.
 
     Raises:
         ConfigError: the configuration cannot be used.

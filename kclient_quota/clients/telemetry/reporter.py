@@ -77,7 +77,7 @@ class ClientTelemetry:
         self._rebalancing_since_ms: int | None = None
         self._collector = Collector(resource_labels(f"kafka.{kind.partition('-')[0]}", conf))
         self._collector.add_source(self._points)
-        self._reporter = TelemetryReporter(self._collector, uniform=random.random)
+        self._reporter = TelemetryReporter(self._collector, uniform=random.Random().random)  # noqa: S311 - the application's own stay as they are
         # The thread must not keep the application's objects alive, and through them the client, by way of callbacks.
         self._conf = {key: value for key, value in conf.items() if key == "oauth_cb" or not callable(value)}
         self._runner = TelemetryRunner(self._reporter, BrokerTransport(self._conf, clock), clock=SystemClock())

@@ -37,11 +37,15 @@ _POINTLESS: Final = frozenset(
     }
 )
 _METADATA_MS: Final = 5_000
+_REST_MS: Final = 30_000
+"""Where nothing is subscribed to and the next question is so far away, no connection is kept for it: brokers count
+them. Where something is, the last push of a closing client must not wait for a new one."""
 _PATIENCE_MS: Final = 30_000
+_random = random.Random()  # noqa: S311 - nothing secret, and the application's own random numbers stay as they are
 
 
 class BrokerTransport:
-    """One connection, to the same broker as long as it holds; to another one when it breaks.
+    """One connection while somebody subscribes, to the same broker as long as it holds; to another one when it breaks.
 
     Args:
         conf: the client's configuration, asked anew for every connection: credentials may change.
@@ -73,7 +77,10 @@ class BrokerTransport:
             raise self._failed(error) from error
         except Exception as error:  # an application's oauth_cb may raise anything
             raise self._failed(error) from error
-        return _from_wire(answer)
+        told = _from_wire(answer)
+        if isinstance(told, GetTelemetrySubscriptionsResponse) and _is_pointless_to_stay(told):
+            self._hang_up()
+        return told
 
     def close(self) -> None:
         """Give up the connection; may be called again, and from another thread."""
@@ -87,7 +94,7 @@ class BrokerTransport:
         if connection is None:
             if not self._addresses:
                 self._addresses = parse_bootstrap_servers(self._conf)
-                random.shuffle(self._addresses)  # spreads clients over brokers, nothing secret
+                _random.shuffle(self._addresses)  # spreads clients over brokers
             settings = parse_security(self._conf).settings(*self._addresses[0])
             connection = Connection(settings, self._clock)
             # before it is open: close() must reach a connection that is still being made
@@ -102,7 +109,7 @@ class BrokerTransport:
         """Which brokers there are beside those that were named: where to go when this one is gone."""
         told = connection.send(wire.MetadataRequest(topics=[]), timeout_ms=_METADATA_MS)
         others = [(broker.host, broker.port) for broker in told.brokers]
-        random.shuffle(others)
+        _random.shuffle(others)
         self._addresses += [address for address in others if address not in self._addresses]
 
     def _failed(self, error: Exception) -> TransportError:
@@ -116,6 +123,10 @@ class BrokerTransport:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
+
+
+def _is_pointless_to_stay(told: GetTelemetrySubscriptionsResponse) -> bool:
+    return not told.requested_metrics and told.push_interval_ms >= _REST_MS
 
 
 def _to_wire(

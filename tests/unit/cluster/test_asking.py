@@ -71,6 +71,49 @@ def test_those_who_wait_for_their_turn_take_the_answer_that_was_asked_for_meanwh
     assert sorted(found) == [1, 2, 2, 2, 2, 2]
 
 
+class Connections:
+    """In place of a `ClusterClient`."""
+
+    def __init__(self, _conf: Any, _clock: Any) -> None:
+        self.closed = 0
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def test_no_connection_is_kept_while_nobody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "ClusterClient", Connections)
+    cluster, clock = Cluster(monkeypatch), ManualClock()
+    asks = Asking(CONF, clock)
+    asks.limits(None, "app", 1_000)
+    connections = cluster.asked[0][0]
+    clock.sleep_ms(999)
+    asks.rest()
+    assert not connections.closed, "the next client of a process that starts asks on it, too"
+    asks.limits(None, "other", 1_000)
+    clock.sleep_ms(999)
+    asks.rest()
+    assert not connections.closed
+    clock.sleep_ms(1)
+    asks.rest()
+    assert connections.closed == 1
+
+
+def test_whoever_asks_is_not_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "ClusterClient", Connections)
+    cluster, clock = Cluster(monkeypatch), ManualClock()
+    asks = Asking(CONF, clock)
+    cluster.may_answer.clear()
+    other = threading.Thread(target=asks.limits, args=(None, "app", 60_000))
+    other.start()
+    assert cluster.came.wait(60)
+    clock.sleep_ms(5_000)
+    asks.rest()
+    assert not cluster.asked[0][0].closed
+    cluster.may_answer.set()
+    other.join(60)
+
+
 def test_nobody_waits_for_the_others_for_longer_than_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster(monkeypatch)
     asks = Asking(CONF, ManualClock())
