@@ -74,15 +74,21 @@ class TakingProducer(TransactingProducer):
             _acknowledged, self._chain, record.headers, self._default_callback if callback is None else callback
         )
         try:
-            if self._outbox.is_open:
-                self._pass_on(*args, callback, record.timestamp, record.headers)
-            elif self._outbox.has_spare:
-                self._hand_over(*args, callback, record.timestamp, record.headers)
-            else:
-                self._produce(*args, callback, record.timestamp, record.headers)
+            self._take(*args, callback, record.timestamp, record.headers)
         except Exception as error:
             self._chain.on_send_error(record, error)
             raise
+
+    def _take(
+        self, topic: str, value: Any, key: Any, partition: int, callback: Callback | None, timestamp: int, headers: Any
+    ) -> None:
+        """Straight to librdkafka where nothing limits it, or little of a large quota is used; into the queue."""
+        if self._outbox.is_open:
+            self._pass_on(topic, value, key, partition, callback, timestamp, headers)
+        elif self._outbox.has_spare:
+            self._hand_over(topic, value, key, partition, callback, timestamp, headers)
+        else:
+            self._produce(topic, value, key, partition, callback, timestamp, headers)
 
     def _produce(
         self, topic: str, value: Any, key: Any, partition: int, callback: Callback | None, timestamp: int, headers: Any

@@ -38,6 +38,8 @@ PRODUCE_IN_C: Final = CProducer.produce
 POLL_IN_C: Final = CProducer.poll
 """confluent_kafka's own, where nobody's stands before it: `super()` would cost half as much as the call, and names of
 arguments as much."""
+NOW: Final = 0
+"""The timestamp of a message that librdkafka is to give it, when it takes it."""
 
 
 class WaitingProducer(CProducer):
@@ -114,6 +116,10 @@ class WaitingProducer(CProducer):
             PRODUCE_IN_C(self, topic, value, key, partition, callback, None, timestamp, headers)
         if self._beginning.is_wanted:
             self._begin(topic)
+
+    def _is_for_librdkafka(self, timeout: float) -> bool:
+        """Whether it is to say what is wrong with a call; in a forked child it would wait for threads that are not."""
+        return (self._closed and not self._outbox.is_forked) or not isinstance(timeout, (int, float))
 
     def _begin(self, topic: str) -> None:
         """The first message has been handed over; others may go straight."""
