@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -106,6 +107,35 @@ def test_a_worker_that_dies_fails_its_test_and_no_other(run, tmp_path, directory
     assert status == 1
     assert "1 failed, 19 passed in" in said.splitlines()[-1], said
     assert said.count("crashed while running") == 1
+
+
+STUCK = """
+import signal, time
+def test_one():
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])
+    time.sleep(1000)
+def test_two():
+    pass
+"""
+IMPATIENT = ("-o", "faulthandler_timeout=3", "-o", "faulthandler_exit_on_timeout=true", "-n", "2")
+
+
+def test_a_worker_that_no_signal_reaches_is_ended_and_the_others_go_on(run):
+    status, said = run("unit", STUCK, *IMPATIENT)
+    assert status == 1
+    assert "1 failed, 1 passed in" in said.splitlines()[-1], said
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        set_so = tomllib.load(file)["tool"]["pytest"]
+    assert set_so["faulthandler_exit_on_timeout"] is True
+    assert int(set_so["faulthandler_timeout"]) > int(set_so["timeout"])
+
+
+def test_to_wait_for_ones_turn_is_not_to_be_stuck(run, tmp_path):
+    (tmp_path / "tests" / "integration").mkdir(parents=True)
+    slow = "import time\n" + "".join(f"def test_{number}(): time.sleep(1.5)\n" for number in range(4))
+    (tmp_path / "tests" / "integration" / "test_slow.py").write_text(slow)
+    status, said = run("measured", "def test_one(): pass\n", *IMPATIENT)
+    assert status == 0, said
 
 
 TWICE = """

@@ -6,6 +6,8 @@ fixtures on, and every try but the last that failed is named at the end of the r
 duplicate, order, values, an error's text) is tested elsewhere, and never taken twice.
 """
 
+import faulthandler
+
 import pytest
 from _pytest.runner import runtestprotocol
 
@@ -38,6 +40,7 @@ class Measuring:
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
         if not _is_measured(item):
             return None
+        faulthandler.cancel_dump_traceback_later()  # others may have much to do
         self._turns.await_others()
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
         for number in range(1, TRIES + 1):
