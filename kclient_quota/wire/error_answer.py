@@ -49,8 +49,8 @@ def _fill(asked: Any, answer: Struct, version: int, error_code: int, message: st
             setattr(answer, spec.name, -1)
         elif spec.name == "error_message" and message is not None:
             answer.error_message = message  # type: ignore[attr-defined]  # as above
-        elif spec.type == "Records" and version not in spec.null:
-            setattr(answer, spec.name, b"")  # a share fetch's from version 1 on
+        elif spec.type == "Records":
+            setattr(answer, spec.name, b"")  # as Kafka's; librdkafka takes null for an answer that is broken
         elif spec.is_array and spec.is_struct and isinstance(asked, Struct):
             items = _mirrored(asked, spec, type(answer).__root__, version, error_code, message)
             if items:
