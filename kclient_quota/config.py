@@ -13,6 +13,7 @@ DEFAULT_CLIENT_ID = "rdkafka"
 """librdkafka's `client.id`."""
 _QUANTITY = re.compile(r"([0-9][0-9_]*(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?)\s*(?:([kKMGT]?)(i?)B)?(/s)?", re.ASCII)
 _C_NUMBER = re.compile(r"\s*([+-]?)(0x[0-9a-f]+|0[0-7]*|[1-9][0-9]*)", re.ASCII)
+_C_BLANKS = " \t\n\v\f\r"
 _POWERS = {"": 0, "k": 1, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
@@ -298,6 +299,28 @@ def _listed(value: Any) -> tuple[Any, ...]:
 def is_true(value: object) -> bool:
     """Whether librdkafka takes this for true."""
     return str(value).lower() in {"true", "1", "t"}
+
+
+def as_read(conf: Mapping[str, Any], key: str, default: str = "") -> str:
+    """A text of librdkafka's own, as librdkafka reads it: nothing is its default, and blanks before it do not count."""
+    value = conf.get(key)
+    return default if value is None or value == "" else str(value).lstrip(_C_BLANKS)
+
+
+def client_id_of(conf: Mapping[str, Any]) -> str:
+    """What brokers are told of who this is."""
+    return as_read(conf, "client.id", DEFAULT_CLIENT_ID)
+
+
+def user_of(conf: Mapping[str, Any]) -> str | None:
+    """The name that this client logs in with; None where it logs in by other means, or not at all."""
+    logs_in = "sasl" in as_read(conf, "security.protocol").lower()
+    return (as_read(conf, "sasl.username") or None) if logs_in else None
+
+
+def sasl_mechanism(conf: Mapping[str, Any]) -> str:
+    """In capitals; "" where none is set."""
+    return (as_read(conf, "sasl.mechanisms") or as_read(conf, "sasl.mechanism")).upper()
 
 
 def whole_number(conf: Mapping[str, Any], keys: Sequence[str], default: int) -> int:

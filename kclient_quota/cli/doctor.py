@@ -9,7 +9,7 @@ from kclient_quota.cli.printing import columns, notice
 from kclient_quota.cli.quantities import seconds
 from kclient_quota.cli.quota_options import add_cluster_options, configuration
 from kclient_quota.cli.telemetry_sources import add_source_arguments, opened, unix_ms
-from kclient_quota.config import split
+from kclient_quota.config import split, user_of
 from kclient_quota.errors import ClusterError, ConfigError
 from kclient_quota.quota.entity import CLIENT_ID, USER, ClientQuotaEntity
 
@@ -73,7 +73,7 @@ def run(options: argparse.Namespace) -> int:
         split(conf)  # a value that no client of ours could be made with
     if options.client_id:
         conf["client.id"] = options.client_id
-    user, client_id = options.user or str(conf.get("sasl.username") or _ANONYMOUS), str(conf["client.id"])
+    user, client_id = options.user or user_of(conf) or _ANONYMOUS, str(conf["client.id"])
     entity = ClientQuotaEntity({USER: user, CLIENT_ID: client_id})
     if options.live is not None and not (options.from_topic or options.prometheus):
         raise ConfigError("--live watches pushes: say where they are with --from-topic NAME or --prometheus URL")

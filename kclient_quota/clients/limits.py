@@ -9,7 +9,16 @@ from math import inf, nan
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kclient_quota.clients.interceptor import instantiate
-from kclient_quota.config import DEFAULT_CLIENT_ID, LimitSource, QuotaConfig, whole_number
+from kclient_quota.config import (
+    DEFAULT_CLIENT_ID,
+    LimitSource,
+    QuotaConfig,
+    as_read,
+    client_id_of,
+    sasl_mechanism,
+    user_of,
+    whole_number,
+)
 from kclient_quota.errors import ConfigError, KclientQuotaError
 from kclient_quota.quota.callback import QUOTA_TYPE_OF_KEY, ClientQuotaCallback, ClientQuotaType
 
@@ -236,11 +245,10 @@ class LimitFinder:
         )
 
     def _principal(self) -> str | None:
-        user = self._ours.user or self._conf.get("sasl.username")
-        return str(user) if user else None
+        return self._ours.user or user_of(self._conf)
 
     def _client_id(self) -> str:
-        return str(self._conf.get("client.id", DEFAULT_CLIENT_ID))
+        return client_id_of(self._conf)
 
 
 def _load_callback(declared: Any, conf: Mapping[str, Any]) -> ClientQuotaCallback | None:
@@ -272,13 +280,14 @@ def _told(limit: Any) -> float | None:
 
 def _principal_is_hidden(conf: Mapping[str, Any]) -> bool:
     """Whether the broker derives the user from a certificate or a token, so that we cannot know its name."""
-    mechanism = str(conf.get("sasl.mechanisms", conf.get("sasl.mechanism", ""))).upper()
-    certificate = any(str(key).startswith("ssl.certificate") for key in conf) and "sasl" not in _protocol(conf)
-    return certificate or mechanism == "OAUTHBEARER"
+    protocol = _protocol(conf)
+    if "sasl" in protocol:
+        return sasl_mechanism(conf) == "OAUTHBEARER"
+    return protocol == "ssl" and any(str(key).startswith("ssl.certificate") for key in conf)
 
 
 def _protocol(conf: Mapping[str, Any]) -> str:
-    return str(conf.get("security.protocol", "plaintext")).lower()
+    return as_read(conf, "security.protocol", "plaintext").lower()
 
 
 class LimitWatch:
@@ -365,7 +374,7 @@ class LimitWatch:
 def warn_of_default_client_id(conf: Mapping[str, Any], limit: Limit) -> None:
     """Say so when a client-id quota applies to everybody who never chose a client.id."""
     by_client_id = limit.byte_rate is not None and limit.decided_by is not None and "client-id" in limit.decided_by
-    if by_client_id and str(conf.get("client.id", DEFAULT_CLIENT_ID)) == DEFAULT_CLIENT_ID:
+    if by_client_id and client_id_of(conf) == DEFAULT_CLIENT_ID:
         logger.warning(
             "client.id is librdkafka's default, %r, and a client-id quota applies (%s): all clients that have not "
             "chosen one share it; set client.id",

@@ -36,7 +36,7 @@ from kclient_quota.clients.telemetry.reporter import ENABLE_KEY, new_telemetry
 from kclient_quota.clients.telemetry_methods import TelemetryMethods
 from kclient_quota.clients.throttle_log import ThrottleLog
 from kclient_quota.clock import SYSTEM_CLOCK, sleep
-from kclient_quota.config import DEFAULT_CLIENT_ID, Backoff, LimitSource, QuotaConfig, split, whole_number
+from kclient_quota.config import Backoff, LimitSource, QuotaConfig, client_id_of, split, whole_number
 from kclient_quota.metrics import SHARE_CONSUMER, ClientThrottleMetrics, MetricName
 from kclient_quota.pacing.fetching.fetch_sizes import MOST_FETCH_BYTES, sizes_that_stay
 from kclient_quota.pacing.fetching.share_fetch import ANY_BROKER, SharePacer, ShareState, wire_bytes
@@ -63,7 +63,7 @@ class PacedShareConsumer(CShareConsumer, TelemetryMethods):
         finder = LimitFinder(ours, self._asks_with, byte_rate_key=CONSUMER_BYTE_RATE)
         limit = settings.NO_LIMIT if ours.backoff is Backoff.OFF else finder.find()
         warn_of_default_client_id(conf, limit)
-        self._client_id = str(conf.get("client.id", DEFAULT_CLIENT_ID))
+        self._client_id = client_id_of(conf)
         self._limit = limit
         self._paces = ours.backoff is not Backoff.OFF
         now_ms = SYSTEM_CLOCK.now_ms()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kclient_quota.clients.limits import Limit
 from kclient_quota.cluster.late_lock import LateLock
-from kclient_quota.config import DEFAULT_CLIENT_ID, QuotaConfig
+from kclient_quota.config import QuotaConfig, as_read, client_id_of, sasl_mechanism, user_of
 from kclient_quota.pacing.neighbours import Need, Neighbours, Part
 from kclient_quota.pacing.pacer import Pacer
 
@@ -230,7 +230,7 @@ def pace_key(conf: Mapping[str, Any], ours: QuotaConfig, byte_rate: float | None
     """
     servers = str(conf.get("bootstrap.servers") or conf.get("metadata.broker.list")).split(",")
     cluster = tuple(sorted(server.strip() for server in servers if server.strip()))
-    client_id = str(conf.get("client.id", DEFAULT_CLIENT_ID))
+    client_id = client_id_of(conf)
     limit = str(ours.limit_source), byte_rate, id(ours.callback) if ours.callback else None
     return PaceKey(cluster, client_id, limit, _principal(conf, ours))
 
@@ -244,11 +244,13 @@ def _principal(conf: Mapping[str, Any], ours: QuotaConfig) -> Hashable:
     """
     if ours.user:
         return ours.user
-    mechanism = str(conf.get("sasl.mechanisms") or conf.get("sasl.mechanism") or "").upper()
-    if conf.get("sasl.username") and mechanism != "OAUTHBEARER":
-        return str(conf["sasl.username"])
-    logs_in = "sasl" in str(conf.get("security.protocol", "")).lower()
-    tells = _TICKETS if logs_in else _CERTIFICATES
+    protocol = as_read(conf, "security.protocol", "plaintext").lower()
+    if protocol == "plaintext":  # nobody, whatever else is written
+        return None
+    user = user_of(conf)
+    if user and sasl_mechanism(conf) != "OAUTHBEARER":
+        return user
+    tells = _TICKETS if "sasl" in protocol else _CERTIFICATES
     return tuple((key, _identity(conf[key])) for key in sorted(key for key in conf if str(key).startswith(tells)))
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kclient_quota.config import DEFAULT_CLIENT_ID
+from kclient_quota.config import as_read, client_id_of, sasl_mechanism
 from kclient_quota.errors import ConfigError
 from kclient_quota.wire.endpoint import ConnectionSettings, Sasl
 from kclient_quota.wire.session import MECHANISMS
@@ -53,12 +53,12 @@ def parse_security(conf: Mapping[str, Any]) -> Security:
     Raises:
         ConfigError: a value cannot be used; the message names the key.
     """
-    protocol = str(conf.get("security.protocol", "plaintext")).lower()
+    protocol = as_read(conf, "security.protocol", "plaintext").lower()
     if protocol not in PROTOCOLS:
         raise ConfigError(f"security.protocol={protocol!r} is unknown; use one of {', '.join(PROTOCOLS)}")
     tls = _tls_context(conf) if protocol.endswith("ssl") else None
     sasl = _sasl(conf) if protocol.startswith("sasl") else None
-    return Security(str(conf.get("client.id", DEFAULT_CLIENT_ID)), tls, sasl)
+    return Security(client_id_of(conf), tls, sasl)
 
 
 def parse_bootstrap_servers(conf: Mapping[str, Any]) -> list[tuple[str, int]]:
@@ -91,15 +91,15 @@ def _address(text: str) -> tuple[str, int]:
 
 
 def _sasl(conf: Mapping[str, Any]) -> Sasl:
-    mechanism = str(conf.get("sasl.mechanisms") or conf.get("sasl.mechanism") or "GSSAPI").upper()
+    mechanism = sasl_mechanism(conf) or "GSSAPI"
     if mechanism not in MECHANISMS:
         raise ConfigError(
             f"sasl.mechanism={mechanism} is not spoken by connections of our own; use one of {', '.join(MECHANISMS)}"
         )
     if mechanism == "OAUTHBEARER":
         return Sasl(mechanism, token=_token_source(conf))
-    username, password = conf.get("sasl.username"), conf.get("sasl.password")
-    if not isinstance(username, str) or not isinstance(password, str) or not username:
+    username, password = as_read(conf, "sasl.username"), as_read(conf, "sasl.password")
+    if not username or conf.get("sasl.password") is None:
         raise ConfigError(f"sasl.mechanism={mechanism} needs sasl.username and sasl.password")
     return Sasl(mechanism, username, password)
 

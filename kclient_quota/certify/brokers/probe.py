@@ -15,6 +15,7 @@ from kclient_quota.cluster.client import ClusterClient
 from kclient_quota.cluster.configs import ResourceType, describe_configs, window_of
 from kclient_quota.cluster.quotas import alter_client_quotas, describe_request, read_description
 from kclient_quota.cluster.security import parse_security
+from kclient_quota.config import user_of
 from kclient_quota.errors import ClusterError, KclientQuotaError
 from kclient_quota.quota.entity import IP, USER, ClientQuotaEntity, Name
 from kclient_quota.quota.rate import QUOTA_SAMPLES, QUOTA_WINDOW_MS
@@ -57,7 +58,7 @@ class Probe:
 
     def __init__(self, conf: Mapping[str, Any], name: str) -> None:
         self.name = name
-        self.user = str(conf.get("sasl.username") or _ANONYMOUS)
+        self.user = user_of(conf) or _ANONYMOUS
         self._conf = {**conf, "client.id": f"{name}-admin"}
         self.client = ClusterClient(self._conf, SYSTEM_CLOCK)
         self._quotas: dict[ClientQuotaEntity, set[str]] = {}

@@ -32,7 +32,7 @@ from kclient_quota.clients.telemetry.reporter import ENABLE_KEY, new_telemetry
 from kclient_quota.clients.telemetry_methods import TelemetryMethods
 from kclient_quota.clients.throttle_log import ThrottleLog
 from kclient_quota.clock import SYSTEM_CLOCK
-from kclient_quota.config import DEFAULT_CLIENT_ID, Backoff, LimitSource, QuotaConfig, split
+from kclient_quota.config import Backoff, LimitSource, QuotaConfig, client_id_of, split
 from kclient_quota.metrics import CONSUMER, MetricName
 from kclient_quota.pacing.fetching.fetch_sizes import with_sizes
 from kclient_quota.quota.entity import CONSUMER_BYTE_RATE
@@ -54,7 +54,7 @@ class PacedConsumer(Storing, TelemetryMethods):
         warn_of_default_client_id(conf, limit)
         learn = ours.limit_source is LimitSource.LEARNED and ours.backoff is not Backoff.OFF
         conf, sizes = with_sizes(conf, limit.byte_rate, learn=learn)
-        client_id = str(conf.get("client.id", DEFAULT_CLIENT_ID))
+        client_id = client_id_of(conf)
         clock = SYSTEM_CLOCK
         interval_ms = settings.max_poll_interval_ms(conf)
         self._limit_of_user = partial(_limit_of, self._asks_with, ours)

@@ -34,7 +34,7 @@ from kclient_quota.clients.telemetry.reporter import new_telemetry
 from kclient_quota.clients.throttle_log import WorthLog
 from kclient_quota.clients.wait_time import WaitLog
 from kclient_quota.clock import Clock
-from kclient_quota.config import DEFAULT_CLIENT_ID, Backoff, is_true, split
+from kclient_quota.config import Backoff, client_id_of, is_true, split
 from kclient_quota.metrics import PRODUCER
 from kclient_quota.pacing.pacer import Pacer
 from kclient_quota.pacing.sending.batch_cost import BatchCost
@@ -76,7 +76,7 @@ class Parts:
         self._finder = LimitFinder(ours, self.ask_conf, byte_rate_key=PRODUCER_BYTE_RATE)
         self.is_off = ours.backoff is Backoff.OFF
         self._limit = UNKNOWN if self.is_off else self._finder.find()
-        self.client_id = str(conf.get("client.id", DEFAULT_CLIENT_ID))
+        self.client_id = client_id_of(conf)
         warn_of_default_client_id(conf, self._limit)
         self.max_block_ms = ours.max_block_ms
         self.raises = ours.backoff is Backoff.RAISE
@@ -199,6 +199,6 @@ def _new_queue(
         max_delay_ms=max_delay_ms,
         in_flight=settings.in_flight(conf),
         longest_throttle_ms=longest(limit, settings.message_timeout_ms(conf)),
-        client_bytes=len(str(conf.get("client.id", DEFAULT_CLIENT_ID)).encode()),
+        client_bytes=len(client_id_of(conf).encode()),
     )
     return SendQueue(pace, lanes)

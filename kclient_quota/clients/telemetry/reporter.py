@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kclient_telemetry.kind import MetricKind
 
 from kclient_quota.clock import SYSTEM_CLOCK, Clock, SystemClock, unix_ms
-from kclient_quota.config import DEFAULT_CLIENT_ID, is_true
+from kclient_quota.config import client_id_of, is_true
 from kclient_quota.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class ClientTelemetry:
 
         self._clock = clock
         self._lock = threading.Lock()
-        self._required = RequiredMetrics(kind, str(conf.get("client.id", DEFAULT_CLIENT_ID)))
+        self._required = RequiredMetrics(kind, client_id_of(conf))
         self._throttle_times = throttle_times
         self._throttles: Mapping[MetricName, float] = {}
         self._made_unix_ms = unix_ms()

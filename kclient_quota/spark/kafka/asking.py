@@ -12,6 +12,7 @@ from kclient_quota.clock import SYSTEM_CLOCK
 from kclient_quota.cluster.brokers import topic_ids
 from kclient_quota.cluster.client import ClusterClient
 from kclient_quota.cluster.limits import discover_limit
+from kclient_quota.config import client_id_of, user_of
 from kclient_quota.errors import ClusterError, ConfigError
 from kclient_quota.spark.kafka.offsets import Offsets
 from kclient_quota.spark.kafka.reading import failed
@@ -114,8 +115,7 @@ class Brokers:
         if by_hand:
             return float(by_hand)
         conf = {key: value for key, value in self._conf.items() if not key.startswith("quota.")}
-        user = conf.get("sasl.username")
-        return discover_limit(conf, user, str(conf["client.id"]), 5_000).consumer_byte_rate
+        return discover_limit(conf, user_of(conf), client_id_of(conf), 5_000).consumer_byte_rate
 
     def leaders(self) -> int:
         """How many brokers lead partitions of these topics."""

@@ -120,7 +120,7 @@ def test_the_cluster_is_asked_for_this_user_and_client_id() -> None:
             window_ms=500,
         )
     )
-    found = finder({"client.id": "c", "sasl.username": "bob"}, ask).find()
+    found = finder({"client.id": "c", "sasl.username": "bob", "security.protocol": "sasl_ssl"}, ask).find()
     assert found == Limit(512, 10, LimitSource.CLUSTER, "{client-id=c}", 6, 500)
     assert ask.calls == [("bob", "c", 1000)]
     assert not found.unlimited

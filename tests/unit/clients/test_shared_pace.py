@@ -89,6 +89,7 @@ def test_consumers_of_one_key_share_a_limit() -> None:
 )
 def test_what_a_broker_counts_together_has_one_key(conf: dict[str, str], is_shared: bool) -> None:
     base = {"bootstrap.servers": "a:1,b:2", "client.id": "app", "sasl.username": "alice"}
+    base |= {"security.protocol": "sasl_ssl", "sasl.mechanism": "PLAIN"}
     keys = [pace_key(*split({**base, **more}), None) for more in ({}, conf)]
     assert (keys[0] == keys[1]) is is_shared
 
