@@ -30,6 +30,7 @@ from kclient_quota.wire.messages import (
     SaslAuthenticateRequest,
     SaslHandshakeRequest,
 )
+from kclient_quota.wire.scram import scram
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
@@ -253,18 +254,7 @@ def _plain(credentials: Credentials) -> _Exchange:
 
 
 def _scram(credentials: Credentials) -> _Exchange:
-    import scramp  # noqa: PLC0415 - slow to load, and most clients do not log in with SCRAM
-
-    client = scramp.ScramClient(
-        [credentials.mechanism], credentials.username, credentials.password, c_nonce=credentials.nonce or None
-    )
-    try:
-        challenge = yield client.get_client_first().encode()
-        client.set_server_first(challenge.decode())
-        challenge = yield client.get_client_final().encode()
-        client.set_server_final(challenge.decode())
-    except scramp.ScramException as error:
-        raise ValueError(str(error)) from error
+    return scram(credentials.mechanism, credentials.username, credentials.password, credentials.nonce)
 
 
 def _oauthbearer(credentials: Credentials) -> _Exchange:
