@@ -145,11 +145,11 @@ def _topic_config(cluster: ClusterState, topic: str, key: str) -> DescribedConfi
     known = TOPIC_PROPERTIES[key]
     own = cluster.configs.get((TOPIC, topic), {}).get(key)
     synonyms: list[Synonym] = [] if own is None else [(key, own, FROM_TOPIC)]
-    broker_key = BROKER_KEY_OF.get(key)
-    if broker_key is not None:
+    broker_key = BROKER_KEY_OF.get(key, key)
+    if broker_key in KAFKA_PROPERTIES:
         synonyms += _broker_synonyms(cluster, "", broker_key)
-    else:
-        synonyms.append((key, known.default, FROM_DEFAULT))
+    if not synonyms:  # no key of a broker's gives a default
+        return DescribedConfig(key, known.default, FROM_DEFAULT, known.type, is_read_only=False, synonyms=())
     return _described(key, known, synonyms, is_read_only=False)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from kclient_quota.broker.configs.property import BOOLEAN, DOUBLE, INT, LIST, LONG, STRING, Property
-from kclient_quota.broker.log.log_config import LOG_KEYS
+from kclient_quota.broker.log.log_config import LOG_KEYS, OTHER_LOG_KEYS
 
 COMPRESSIONS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 """Of a topic."""
@@ -44,5 +44,18 @@ TOPIC_PROPERTIES: Mapping[str, Property] = {
     "unclean.leader.election.enable": Property("false", BOOLEAN),
 }
 
-BROKER_KEY_OF = {**LOG_KEYS, "min.insync.replicas": "min.insync.replicas"}
+BROKER_KEY_OF = {
+    **LOG_KEYS,
+    "file.delete.delay.ms": "log.segment.delete.delay.ms",
+    "flush.messages": "log.flush.interval.messages",
+    "flush.ms": "log.flush.interval.ms",
+    "index.interval.bytes": "log.index.interval.bytes",
+    "local.retention.bytes": "log.local.retention.bytes",
+    "local.retention.ms": "log.local.retention.ms",
+    "min.insync.replicas": "min.insync.replicas",
+    "preallocate": "log.preallocate",
+    "segment.index.bytes": "log.index.size.max.bytes",
+    "segment.jitter.ms": "log.roll.jitter.ms",
+    "segment.ms": OTHER_LOG_KEYS["segment.ms"],
+}
 """Topic keys whose default a broker's own configuration gives."""

@@ -59,6 +59,40 @@ def test_describe_configs_says_where_a_value_comes_from(cluster, version):
     assert (window.value, window.read_only) == ("11", True)
 
 
+def test_a_topic_names_the_brokers_keys_of_its_defaults_as_kafka_does(cluster):
+    """As kafka-configs --describe --all prints them of Apache Kafka 4.3.1; a default that no key of a broker gives has
+    no synonym."""
+    told = {row.name: row for row in configs(cluster, TOPIC, "t").configs}
+    named = {name: [synonym.name for synonym in row.synonyms] for name, row in told.items()}
+    assert {name: synonyms[0] for name, synonyms in named.items() if synonyms and synonyms[0] != name} == {
+        "cleanup.policy": "log.cleanup.policy",
+        "delete.retention.ms": "log.cleaner.delete.retention.ms",
+        "file.delete.delay.ms": "log.segment.delete.delay.ms",
+        "flush.messages": "log.flush.interval.messages",
+        "index.interval.bytes": "log.index.interval.bytes",
+        "local.retention.bytes": "log.local.retention.bytes",
+        "local.retention.ms": "log.local.retention.ms",
+        "max.compaction.lag.ms": "log.cleaner.max.compaction.lag.ms",
+        "max.message.bytes": "message.max.bytes",
+        "message.timestamp.after.max.ms": "log.message.timestamp.after.max.ms",
+        "message.timestamp.before.max.ms": "log.message.timestamp.before.max.ms",
+        "message.timestamp.type": "log.message.timestamp.type",
+        "min.cleanable.dirty.ratio": "log.cleaner.min.cleanable.ratio",
+        "min.compaction.lag.ms": "log.cleaner.min.compaction.lag.ms",
+        "preallocate": "log.preallocate",
+        "retention.bytes": "log.retention.bytes",
+        "retention.ms": "log.retention.ms",
+        "segment.bytes": "log.segment.bytes",
+        "segment.index.bytes": "log.index.size.max.bytes",
+    }
+    assert {name for name, synonyms in named.items() if not synonyms} == {
+        *("flush.ms", "segment.jitter.ms", "segment.ms"),
+        *("follower.replication.throttled.replicas", "leader.replication.throttled.replicas"),
+        *("remote.log.copy.disable", "remote.log.delete.on.disable", "remote.storage.enable"),
+    }
+    assert (told["flush.ms"].value, told["segment.ms"].value) == ("9223372036854775807", "604800000")
+
+
 def documented(cluster, kind, name, version=4, *, is_asked=True):
     """The documentation of every key."""
     resource = DescribeConfigsRequest.DescribeConfigsResource(resource_type=kind, resource_name=name)
