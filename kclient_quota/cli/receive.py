@@ -167,7 +167,8 @@ def _sinks(options: argparse.Namespace) -> tuple["list[Sink]", list[Any]]:
             waiting, refused = partial(_waiting_to_export, exporter), partial(_refused, exporter)
             points_refused = partial(_points_refused, exporter)
             not_taken = partial(_not_taken, exporter)
-            sinks.append(Sink(exporter.accept, waiting, not_taken, refused, points_refused, exporter.complete))
+            told = not_taken, refused, points_refused
+            sinks.append(Sink(exporter.accept, waiting, *told, exporter.complete, is_remote=True))
             closers.append(exporter.close)
         for option, writer in (("jsonl", files.JsonLinesWriter), ("parquet", files.ParquetWriter)):
             directory = getattr(options, option)

@@ -55,6 +55,7 @@ class Sink:
         refused: how many whoever it hands them on to does not want; these are not tried again.
         points_refused: how many points of pushes that were taken.
         complete: deal with what it has, a file under way included, in so many milliseconds at most; it goes on then.
+        is_remote: what it hands on to may be away.
     """
 
     accept: Callable[[ReceivedPush], None]
@@ -63,6 +64,7 @@ class Sink:
     refused: Callable[[], int] = lambda: 0
     points_refused: Callable[[], int] = lambda: 0
     complete: Callable[[int], None] = lambda timeout_ms: None  # noqa: ARG005 - as it is called
+    is_remote: bool = False
 
 
 @dataclass(slots=True)
@@ -126,6 +128,7 @@ class TopicReceiver:
         self._handed = 0
         self._positions: dict[tuple[str, int], int] = {}
         self._checkpoints: deque[tuple[int, dict[tuple[str, int], int]]] = deque()
+        self._under_way: dict[tuple[str, int, int], tuple[int, int]] = {}  # what was handed by then, and its time
         self._checked_ms = clock.now_ms()
         self._paused: list[Any] = []
         self.received = Received()
@@ -189,9 +192,10 @@ class TopicReceiver:
 
         Otherwise whoever gets them next, ourselves mostly, would read all since the last complete file once more: with
         files of a minute each rebalance doubled up to a minute of pushes, whose deltas a page or a collector adds up.
+        What cannot be dealt with in time is passed over when it comes back to us; another member hands it on as well.
         """
         end_ms = self._clock.now_ms() + _HAND_OVER_MS
-        for sink in self._sinks:
+        for sink in sorted(self._sinks, key=lambda sink: sink.is_remote):  # a collector may take all the time there is
             sink.complete(max(0, end_ms - self._clock.now_ms()))
         self.finish()
         self.forget(partitions)
@@ -199,6 +203,7 @@ class TopicReceiver:
     def forget(self, partitions: Sequence[TopicPartition]) -> None:
         """These are gone: where we were in them is no longer ours to commit, others may be further on."""
         gone = {(part.topic, part.partition) for part in partitions}
+        self._paused = [part for part in self._paused if (part.topic, part.partition) not in gone]
         for positions in (self._positions, *(positions for _, positions in self._checkpoints)):
             for where in gone & positions.keys():
                 del positions[where]
@@ -229,31 +234,37 @@ class TopicReceiver:
                 raise ClusterError(f"the topic cannot be read: {error}", error_code=error.code())
             logger.warning("receiving client telemetry: %s", error)
             return False
-        self.received.records += 1
-        self._positions[message.topic(), message.partition()] = message.offset() + 1
+        topic, partition, offset = where = message.topic(), message.partition(), message.offset()
+        self._positions[topic, partition] = offset + 1
         _, unix_ms = message.timestamp()
+        if self._under_way.get(where, (0, None))[1] == unix_ms:  # of a topic that was made anew it has another time
+            return True
+        self.received.records += 1
         try:
             push = push_of_record(message.value() or b"", unix_ms)
         except TelemetryError as reason:
             self.received.unreadable += 1
-            where = f"{message.topic()}[{message.partition()}]@{message.offset()}"
-            logger.warning("%s is no client telemetry and is passed over: %s", where, reason)
-            return True
-        for sink in self._sinks:
-            sink.accept(push)
-        self._handed += 1
-        self.received.pushes += 1
+            logger.warning("%s[%d]@%d is no client telemetry and is passed over: %s", *where, reason)
+        else:
+            for sink in self._sinks:
+                sink.accept(push)
+            self._handed += 1
+            self.received.pushes += 1
+        self._under_way[where] = self._handed, unix_ms
         return True
 
     def _hold_or_go_on(self) -> None:
         """Polling goes on while sinks are full, so that the group does not lose us; but nothing is fetched."""
         is_full = any(sink.waiting()[1] > FULL_BYTES for sink in self._sinks)
-        if is_full and not self._paused:
-            self._paused = self._consumer.assignment()
-            self._consumer.pause(self._paused)
-        elif self._paused and not is_full:
-            still = [part for part in self._consumer.assignment() if part in self._paused]
-            self._consumer.resume(still)
+        if not (is_full or self._paused):
+            return
+        assigned = self._consumer.assignment()
+        if is_full:  # a rebalance may have brought more of them since
+            if new := [part for part in assigned if part not in self._paused]:
+                self._consumer.pause(new)
+                self._paused += new
+        else:
+            self._consumer.resume([part for part in assigned if part in self._paused])
             self._paused = []
 
     def _commit(self) -> None:
@@ -271,7 +282,9 @@ class TopicReceiver:
             return
         done = None
         while self._checkpoints and self._checkpoints[0][0] <= self._handed - left:
-            done = self._checkpoints.popleft()[1]
+            handed, done = self._checkpoints.popleft()
+            while self._under_way and next(iter(self._under_way.values()))[0] <= handed:
+                del self._under_way[next(iter(self._under_way))]
         mine = {(part.topic, part.partition) for part in self._consumer.assignment()} if done else set()
         offsets = [TopicPartition(*where, offset) for where, offset in (done or {}).items() if where in mine]
         if not offsets:

@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError
 
 from kclient_quota.cli import receive, telemetry_sources
 from kclient_quota.errors import ClusterError
-from kclient_quota.operate.topic_receiver import Sink, TopicReceiver
+from kclient_quota.operate.topic_receiver import FULL_BYTES, Sink, TopicReceiver
 from kclient_quota.testing.clock import ManualClock
 
 POLL_MS = 200
@@ -220,6 +220,101 @@ def test_of_partitions_that_are_taken_away_is_committed_what_was_handed_on_befor
     how: str, waits: int, committed: list[int]
 ) -> None:
     assert taken_away(how, waits=waits) == committed
+
+
+class Again(Script):
+    """A partition that is read from its beginning again, as after a rebalance with nothing committed."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__(clock, joins_ms=0, first_ms=0, records=7, tells_end=True)
+        self.unix_ms = 0
+
+    def poll(self, timeout_s: float) -> Any:
+        found = super().poll(timeout_s)
+        found.timestamp = lambda: (0, self.unix_ms)
+        return found
+
+
+@pytest.mark.parametrize(
+    ("how", "waits", "unix_ms", "given"),
+    [
+        ("hand_over", 7, 0, 7),
+        ("hand_over", 3, 0, 7),
+        ("forget", 7, 0, 7),
+        ("hand_over", 0, 0, 14),
+        ("hand_over", 7, 5, 14),
+    ],
+    ids=["a dead collector", "a slow one", "lost", "handed on and forgotten", "a topic that was made anew"],
+)
+def test_what_sinks_still_have_is_not_given_to_them_again_when_its_partition_comes_back(
+    how: str, waits: int, unix_ms: int, given: int
+) -> None:
+    """With a collector that is away each rebalance doubled what waits for it, and what other sinks had written."""
+    clock = ManualClock(0)
+    consumer: Any = Again(clock)
+    consumer.commit = lambda **_offsets: None
+    pushes: list[Any] = []
+    receiver = TopicReceiver(consumer, [Sink(pushes.append, lambda: (waits, 0))], clock)
+    receiver.run(lambda: len(pushes) == 7)
+    getattr(receiver, how)(consumer.assignment())
+    consumer.left, consumer.unix_ms = 7, unix_ms
+    receiver.run(lambda: not consumer.left)
+    assert (len(pushes), receiver.received.records, receiver.received.pushes) == (given, given, given)
+
+
+def test_files_are_completed_before_a_collector_that_is_away_is_waited_for() -> None:
+    """It takes all the time that there is; with files of a minute nothing of that minute could be committed."""
+    clock = ManualClock(0)
+    consumer: Any = Script(clock, joins_ms=0, first_ms=0, records=0, tells_end=True)
+    had: list[int] = []
+    collector = Sink(lambda _: None, lambda: (1, 0), complete=clock.sleep_ms, is_remote=True)
+    files = Sink(lambda _: None, lambda: (0, 0), complete=had.append)
+    TopicReceiver(consumer, [collector, files], clock).hand_over(consumer.assignment())
+    assert had[0] > 0
+
+
+class Holding(Script):
+    """A consumer whose partitions change, as librdkafka has it: those that are taken away forget that they pause."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__(clock, joins_ms=0, first_ms=0, records=10**6, tells_end=False)
+        self.mine, self.held = [0], set[int]()
+
+    def assignment(self) -> list[Any]:
+        return [SimpleNamespace(topic="t", partition=each) for each in self.mine]
+
+    def pause(self, partitions: list[Any]) -> None:
+        self.held |= {part.partition for part in partitions}
+
+    def resume(self, partitions: list[Any]) -> None:
+        self.held -= {part.partition for part in partitions}
+
+    def poll(self, timeout_s: float) -> Any:
+        self.clock.sleep_ms(self.poll_ms)
+        return super().poll(timeout_s) if self.held < set(self.mine) else None
+
+
+@pytest.mark.parametrize("after", [[0], [0, 1], [1]], ids=["the same", "one more", "others"])
+@pytest.mark.parametrize("how", ["hand_over", "forget"])
+def test_nothing_is_read_for_sinks_that_are_full_after_a_rebalance_either(how: str, after: list[int]) -> None:
+    """It was, until there was no room at all: the receiver ended, whenever a collector was away for long."""
+    clock = ManualClock(0)
+    consumer: Any = Holding(clock)
+    held = [0]
+    pushes: list[Any] = []
+    receiver = TopicReceiver(consumer, [Sink(pushes.append, lambda: (len(pushes), held[0]))], clock)
+    receiver.run(lambda: len(pushes) == 5)
+    held[0] = FULL_BYTES + 1
+    end_ms = clock.now_ms() + 10 * POLL_MS
+    receiver.run(lambda: clock.now_ms() > end_ms)
+    getattr(receiver, how)(consumer.assignment())
+    consumer.mine, consumer.held = after, set()
+    end_ms = clock.now_ms() + 10 * POLL_MS
+    receiver.run(lambda: clock.now_ms() > end_ms)
+    assert (len(pushes), consumer.held) == (5, set(after))
+    held[0] = 0
+    receiver.run(lambda: len(pushes) == 6)
+    assert not consumer.held
 
 
 @pytest.mark.parametrize(("gone", "heard"), [("on_revoke", "hand_over"), ("on_lost", "forget")])
