@@ -167,6 +167,15 @@ def test_retry_after(collector, sender, header, expected, monkeypatch):
     assert outcome.detail == "HTTP 503 later"
 
 
+@pytest.mark.parametrize("code", [301, 302, 307, 308])
+def test_a_redirection_says_where_to(collector, sender, code):
+    """An ingress that wants https, mostly; what is lost until the URL is mended should not be for long."""
+    collector.answers = [(code, {"Location": "https://otel.example/v1/metrics"}, b"<html>moved")]
+    outcome = sender.send(b"x")
+    assert outcome.status is Status.REFUSED
+    assert outcome.detail == f"HTTP {code}: redirected to https://otel.example/v1/metrics; give that URL"
+
+
 def test_partial_success(collector, sender):
     partial = ExportMetricsPartialSuccess(rejected_data_points=4, error_message="too old")
     collector.answers = [

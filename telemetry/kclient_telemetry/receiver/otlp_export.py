@@ -207,12 +207,13 @@ class OtlpExporter:
             log.warning("the collector answers again")
 
     def _try(self, body: bytes, retries: int) -> Outcome:
-        if self._close_deadline_ms is not None and _now_ms() >= self._close_deadline_ms:
+        if self._is_closed():
             return Outcome(Status.CLOSED, "the exporter was closed")
         try:
             outcome = self._sender.send(body)
         except Exception as error:  # noqa: BLE001 - whatever a sender raises, the pushes after these go on
-            outcome = Outcome(Status.REFUSED, f"{type(error).__name__}: {error}")
+            status = Status.CLOSED if self._is_closed() else Status.REFUSED  # a sender that was closed meanwhile raises
+            outcome = Outcome(status, f"{type(error).__name__}: {error}")
         with self._changed:
             self._counters = replace(
                 self._counters,
@@ -223,6 +224,9 @@ class OtlpExporter:
         if outcome.detail:
             log.debug("exporting client telemetry: %s: %s", outcome.status.value, outcome.detail)
         return outcome
+
+    def _is_closed(self) -> bool:
+        return self._close_deadline_ms is not None and _now_ms() >= self._close_deadline_ms
 
     def _pause(self, wait_ms: int, give_up_ms: int) -> bool:
         """Wait before a repetition; False when it would come too late. Closing cuts a pause short, once."""

@@ -34,6 +34,8 @@ _MOST_DIGITS = 9
 _MOST_ASKED_S = 10**_MOST_DIGITS
 """Thirty years; Python refuses to read a number of thousands of digits."""
 _HTTP_OK = range(200, 300)
+_REDIRECTED = range(300, 400)
+_MOST_LOCATION = 200
 # Bad data, and too much of it: a part of it may be taken.
 _UNREADABLE = frozenset({400, 413})
 
@@ -96,6 +98,9 @@ class HttpSender:
             self._connection.close()
             return Outcome(Status.RETRY, f"{type(error).__name__}: {error}")
         kind = response.getheader("Content-Type", "").partition(";")[0].strip().lower()
+        if response.status in _REDIRECTED and (where := response.getheader("Location")):
+            detail = f"HTTP {response.status}: redirected to {where[:_MOST_LOCATION]}; give that URL"
+            return Outcome(Status.REFUSED, detail)
         return _http_outcome(response.status, response.getheader("Retry-After"), kind, answer)
 
     def _use_renewed_files(self) -> None:

@@ -252,6 +252,23 @@ def test_a_sender_that_raises_loses_one_batch_and_no_more(caplog):
     assert "ValueError: no such header" in caplog.text
 
 
+def test_a_sender_that_raises_because_it_was_closed_has_refused_nothing():
+    """gRPC's channel does: what counts as refused is committed by `receive`, and lost."""
+
+    def answer(body):
+        raise ValueError("Cannot invoke RPC on closed channel!")
+
+    sender = Sender(answer)
+    sender.gate.clear()
+    exporter = exporter_with(sender)
+    exporter.accept(Push(b"x"))
+    exporter.close(20)
+    exporter.close(60_000)
+    counters = exporter.counters
+    assert (counters.dropped_refused, counters.undelivered) == (0, 1)
+    assert balanced(counters)
+
+
 @pytest.mark.parametrize("endpoint", ["collector:4318", "ftp://collector", "http://", ""])
 def test_endpoints_that_are_none(endpoint):
     with pytest.raises(ValueError, match="no OTLP/HTTP endpoint"):
