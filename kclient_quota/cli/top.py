@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import shutil
 import sys
 from functools import partial
@@ -92,7 +93,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _screen(options: argparse.Namespace) -> "Callable[..., Any] | None":
     """The screen, where there is a terminal, somebody wants it, and textual is installed."""
-    if options.once or options.json or options.plain or not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if options.json or not (sys.stdin.isatty() and _may_clear(options)):
         return None
     try:
         from kclient_quota.cli.top_screen import TopScreen  # noqa: PLC0415 - an extra
@@ -101,6 +102,11 @@ def _screen(options: argparse.Namespace) -> "Callable[..., Any] | None":
             raise
         return None
     return TopScreen
+
+
+def _may_clear(options: argparse.Namespace) -> bool:
+    """Whether one table may take the other's place."""
+    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb" and not (options.once or options.plain)
 
 
 def _rows(top: "Top", quotas: "_Quotas", options: argparse.Namespace, sort: str, wanted: str) -> "list[Row]":
@@ -119,7 +125,7 @@ def _print(rows: "list[Row]", top: "Top", options: argparse.Namespace) -> None:
     if options.json:
         print(json.dumps([row.as_dict() for row in rows]), flush=True)
         return
-    is_screen = sys.stdout.isatty() and not (options.once or options.plain)
+    is_screen = _may_clear(options)
     fit = max(1, shutil.get_terminal_size().lines - _AROUND) if is_screen else len(rows)
     text = table(rows[:fit], unix_ms()) if rows else "no client has pushed anything yet"
     more = f"\nand {len(rows) - fit} more" if len(rows) > fit else ""

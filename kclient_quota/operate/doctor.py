@@ -85,9 +85,9 @@ def examine(facts: Facts, conf: Mapping[str, Any], *, plain: bool = False) -> li
     found += [_versions(facts), *_rights(facts)]
     found += _quotas(facts)
     if facts.topic_error:
-        found.append(
-            Finding(CHANGE, "topic", f"topic {facts.topic} cannot be described: {facts.topic_error}", "--topic")
-        )
+        said = f"topic {facts.topic} cannot be described: {facts.topic_error}"
+        remedy = "check --topic; have the topic made, or let the principal describe it"
+        found.append(Finding(CHANGE, "topic", said, remedy))
     limits = {quota.key: quota.value for quota in facts.quotas or ()}
     if PRODUCER_BYTE_RATE in limits:
         found += _producing(facts, conf, limits[PRODUCER_BYTE_RATE], plain=plain)

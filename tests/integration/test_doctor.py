@@ -117,6 +117,7 @@ def test_text_wrong_options_and_no_cluster(cluster, capsys):
     assert main([*server, "--topic", "none"]) == 3
     out = capsys.readouterr().out
     assert "CHANGE  topic: topic none cannot be described: UNKNOWN_TOPIC_OR_PARTITION" in out
+    assert "-> check --topic;" in out
     assert out.endswith("\n1 to change\n")
     assert main([*server, "--set", "linger.ms"]) == 2
     assert main([*server, "--set", "quota.backoff=of"]) == 2

@@ -18,7 +18,7 @@ from kclient_quota.admin.effective import EffectiveQuotas
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.cli.main import main
 from kclient_quota.cli.telemetry_sources import _samples, unix_ms
-from kclient_quota.cli.top import _print
+from kclient_quota.cli.top import _print, _screen
 from kclient_quota.cli.top_screen import TopScreen
 from kclient_quota.clients.telemetry.topic import TopicWriter
 from kclient_quota.errors import ClusterError, ConfigError
@@ -247,6 +247,19 @@ def test_a_terminal_without_textual_shows_as_many_as_fit(monkeypatch, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) < 24
     assert lines[-1] == "and 281 more"
+
+
+def test_a_terminal_that_can_only_print_gets_tables(monkeypatch, capsys):
+    """Emacs' shell, and consoles of CI: what moves a cursor is garbage there."""
+    top = Top()
+    fill(top, "c", produce_throttle_time_avg=5.0)
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("TERM", "dumb")
+    options = SimpleNamespace(json=False, once=False, plain=False)
+    assert _screen(options) is None
+    _print(top.rows(NOW), top, options)
+    assert "\x1b" not in capsys.readouterr().out
 
 
 async def test_the_screen_shows_what_comes_meanwhile_and_ends_with_its_source():
