@@ -198,7 +198,8 @@ class Applier:
             self._say(f"everything was altered, but it could not be looked at afterwards: {error}")
             return
         self._say(
-            f"everything was altered, but after {_VISIBLE_MS // 1000} s the broker that we ask does not show it yet"
+            f"everything was altered, but after {_VISIBLE_MS // 1000} s the broker that we ask does not show all of "
+            "it: it is late, or somebody has changed something since; `kafka-quotas plan` says what"
         )
 
 

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 from kclient_quota.errors import ClusterError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from kclient_quota.quota.entity import ClientQuotaEntity
 
 _SHOWN = 10
+_OF = "quotas of "
+"""How a reason begins that names its entity."""
 
 
 class AlterationUnknownError(ClusterError):
@@ -72,13 +74,17 @@ def _reasons(errors: Mapping[ClientQuotaEntity, Exception]) -> str:
     """Each reason once, however many entities met it."""
     by_reason: dict[str, list[ClientQuotaEntity]] = {}
     for entity, error in errors.items():
-        by_reason.setdefault(str(error), []).append(entity)
-    shown = [
-        reason if len(entities) == 1 else f"{_names(entities)}: {reason}"
-        for reason, entities in list(by_reason.items())[:_SHOWN]
-    ]
+        by_reason.setdefault(str(error).removeprefix(f"{_OF}{entity} "), []).append(entity)
+    shown = [_reason(why, entities, errors) for why, entities in list(by_reason.items())[:_SHOWN]]
     hidden = len(by_reason) - len(shown)
     return "; ".join(shown) + (f"; and {hidden} other reasons" if hidden else "")
+
+
+def _reason(why: str, entities: Sequence[ClientQuotaEntity], errors: Mapping[ClientQuotaEntity, Exception]) -> str:
+    if len(entities) == 1:
+        return str(errors[entities[0]])
+    is_of_them = str(errors[entities[0]]) != why
+    return f"{_OF}{_names(entities)} {why}" if is_of_them else f"{_names(entities)}: {why}"
 
 
 def _names(entities: Iterable[ClientQuotaEntity]) -> str:

@@ -111,7 +111,9 @@ def add_code_commands(commands: Any) -> None:
         "same run when it is called again.",
         epilog=EXIT_CODES,
     )
-    undo.add_argument(
+    where = undo.add_mutually_exclusive_group()
+    where.add_argument("--journal", type=Path, metavar="FILE", dest="journal_file", help="as of `apply`")
+    where.add_argument(
         "journal",
         type=Path,
         metavar="JOURNAL",

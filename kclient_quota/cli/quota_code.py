@@ -116,7 +116,7 @@ def undo(options: argparse.Namespace) -> int:
 
     with QuotaAdmin(configuration(options)) as admin, ExitStack() as during:
         cluster = _cluster_id(admin, options)
-        journal = journal_of(options.journal, cluster)
+        journal = options.journal_file or journal_of(options.journal, cluster)
         applier = _applier(unit_quotas(admin, options), journal, cluster, tell)
         done = applier.undo(options.number, agrees=agrees)
     words = "nothing was altered" if done is None else f"{_entities(done)} altered"

@@ -244,6 +244,14 @@ def test_a_crash_after_the_journal_was_begun_can_be_taken_back(run, file, tmp_pa
     assert run("export") == "version: 1\nquotas: []\n"
 
 
+def test_undo_takes_the_journal_as_apply_does(run, file, tmp_path):
+    journal = tmp_path / "elsewhere.journal"
+    run("apply", file, "--journal", journal)
+    assert "2 entities altered" in run("undo", "--journal", journal)
+    with pytest.raises(SystemExit):
+        run("undo", file, "--journal", journal)
+
+
 def test_an_undo_that_failed_goes_on_with_the_same_run(run, file, broker):
     run("apply", file)
     file.write_text(FILE.replace("2000", "3000"))

@@ -216,3 +216,13 @@ def test_all_waits_for_the_last():
     assert not whole.done()
     pending[B].set_result(None)
     assert whole.done()
+
+
+def test_a_reason_that_many_met_is_said_once():
+    """Each names its entity, and so ten of a thousand were told, and "990 other reasons"."""
+    entities = [ClientQuotaEntity.of(client_id=f"c{number}") for number in range(1_000)]
+    late = {entity: ClusterError(f"quotas of {entity} were not altered: too late") for entity in entities}
+    names = ", ".join(map(str, entities[:10]))
+    told = str(PartialAlterationError((), late, {}))
+    said = f"quotas of {names} and 990 more were not altered: too late"
+    assert told == f"0 of 1000 entities were altered; 1000 were not: {said}"
