@@ -120,21 +120,28 @@ def _batch(spark: "SparkSession", plan: Plan, limits: Limits | None) -> str:
 def _job(spark: "SparkSession", plan: Plan, limits: Limits | None, decoded: "DataFrame") -> str:
     table = points(decoded)
     plan, words = settled(plan, None if plan.job == "points" else seen_ms(table))
-    if plan.dead_letters:
-        dead_letters(decoded).write.mode("append").parquet(plan.dead_letters)
     if plan.job == "recommend":
-        return "\n".join([*_recommend(plan, usage_of(plan, table, None)), *words])
+        said = _recommend(plan, usage_of(plan, table, None))
+        _keep_letters(plan, decoded)
+        return "\n".join([*said, *words])
     found = table_job(plan, table, limits)
     if plan.job == "outliers":
         assert plan.window is not None, "settled"
         found = noisiest(table, found, plan.k, plan.capacity, plan.window)
     write_batch(plan, found)
+    _keep_letters(plan, decoded)
     count, untold = _counted(spark, plan)
     if not count:
         _check_decoded(plan, dead_letters(decoded))
         if plan.job == "gains":
             words.append("no producer there tells of its batches; subscribe to org.apache.kafka.producer.")
     return "\n".join([f"{plan.output}: {count} rows", *untold, *words])
+
+
+def _keep_letters(plan: Plan, decoded: "DataFrame") -> None:
+    """Once the rows are there: they are added to others, and a batch that fails is run again."""
+    if plan.dead_letters:
+        dead_letters(decoded).write.mode("append").parquet(plan.dead_letters)
 
 
 def _of_usage(plan: Plan, table: "DataFrame") -> str:

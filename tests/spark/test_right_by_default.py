@@ -97,6 +97,30 @@ def test_dead_letters_of_a_stream(spark, tmp_path):
     assert spark.read.parquet(letters).count() == 1
 
 
+@pytest.mark.parametrize("is_stream", [False, True])
+def test_a_session_whose_timestamps_have_no_zone_changes_none(spark, tmp_path, is_stream):
+    """Of an application's own session: its `timestamp` has no time zone, and the windows would be off by that."""
+    source = write(tmp_path / "pushes", steady(2, span_s=60))
+
+    def windows(name):
+        options = {"source_format": "pushes"} | ({"checkpoint": str(tmp_path / f"{name}-c")} if is_stream else {})
+        plan = Plan("usage", source, str(tmp_path / name), **options)
+        run(spark, plan)
+        rows = spark.read.parquet(plan.output)
+        return dict(rows.dtypes)["window_start"], sorted(r[0] for r in rows.select("window_start").distinct().collect())
+
+    expected = windows("expected")
+    assert expected[0] == "timestamp"
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.timestampType", "TIMESTAMP_NTZ")
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        assert windows("found") == expected
+    finally:
+        spark.conf.unset("spark.sql.timestampType")
+        spark.conf.set("spark.sql.session.timeZone", zone)
+
+
 QUOTA = 150_000.0
 BY_USER = {"producer_byte_rate": {("u", None): QUOTA}}
 

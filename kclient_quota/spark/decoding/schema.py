@@ -154,7 +154,7 @@ _DDL: Final = {
     pa.int64(): "bigint",
     pa.float64(): "double",
     pa.binary(): "binary",
-    pa.timestamp("us", "UTC"): "timestamp",
+    pa.timestamp("us", "UTC"): "timestamp_ltz",  # plain `timestamp` is what a session says that it is
     _TEXTS: "map<string,string>",
     pa.list_(pa.float64()): "array<double>",
     pa.list_(pa.int64()): "array<bigint>",

@@ -47,7 +47,7 @@ _DOUBLES: Final = (
 )
 _DDL: Final = ", ".join(
     [
-        *(f"{name} timestamp" for name in WINDOW),
+        *(f"{name} timestamp_ltz" for name in WINDOW),
         *(f"{name} string" for name in WHO),
         "clients bigint",
         *(f"{name} double" for name in _DOUBLES),

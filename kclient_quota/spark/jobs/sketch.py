@@ -30,7 +30,7 @@ _SCHEMA: Final = pa.schema(
     ]
 )
 _DDL: Final = (
-    "window_start timestamp, cluster_id string, role string, broker string, user string, client_id string, "
+    "window_start timestamp_ltz, cluster_id string, role string, broker string, user string, client_id string, "
     "weight double, total double, lost double"
 )
 

@@ -28,7 +28,7 @@ SCHEMA: Final = pa.schema(
     ]
 )
 DDL: Final = (
-    "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
+    "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp_ltz, timestampType int"
 )
 
 HEADERS: Final = pa.field("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])))
