@@ -232,7 +232,7 @@ CAUSES: dict[str, tuple[str, str]] = {
         "close it later, or a faster sink",
     ),
     "%s failed with client telemetry": ("an exporter raised; its traceback follows; others go on", "mend the exporter"),
-    "%s is no client telemetry": (
+    "%s[%d]@%d is no client telemetry": (
         "something else stands in the topic that the receiver reads",
         "give telemetry a topic of its own; the record is left out",
     ),
