@@ -105,6 +105,7 @@ class PrometheusStore:
         self._families: dict[_FamilyKey, dict[Labels, _Value]] = {}
         self._owned: dict[Owner, dict[tuple[_FamilyKey, Labels], None]] = {}
         self._bytes_of: Counter[Owner] = Counter()
+        self._largest: Owner | None = None  # in `_bytes_of`, as long as that is known
         self._series = 0
         self._bytes = 0
         self._lock = threading.RLock()
@@ -244,6 +245,8 @@ class PrometheusStore:
         self._families.setdefault(key, {})[labels] = value
         self._owned.setdefault(owner, {})[key, labels] = None
         self._bytes_of[owner] += size
+        if self._largest is not None and self._bytes_of[owner] > self._bytes_of[self._largest]:
+            self._largest = owner
         self._bytes += size
         self._series += 1
         return value
@@ -253,7 +256,8 @@ class PrometheusStore:
         while self._series >= self._max_series or self._bytes + size > self._max_bytes:
             if not self._bytes_of:
                 return False
-            largest = max(self._bytes_of, key=self._bytes_of.__getitem__)
+            # known mostly: where all have as much, each of thousands is refused at each point that it pushes
+            largest = self._largest = self._largest or max(self._bytes_of, key=self._bytes_of.__getitem__)
             if largest == owner or self._bytes_of[largest] <= self._bytes_of[owner] + size:
                 return False
             spare = self._bytes_of[largest] - self._bytes_of[owner] - size
@@ -271,6 +275,8 @@ class PrometheusStore:
             del self._families[key]
         del self._owned[value.owner][key, labels]
         self._bytes_of[value.owner] -= value.bytes
+        if value.owner == self._largest:
+            self._largest = None
         if not self._owned[value.owner]:
             del self._owned[value.owner], self._bytes_of[value.owner]
         self._bytes -= value.bytes
