@@ -13,6 +13,11 @@ CAUSES: dict[str, tuple[str, str]] = {
         "and `flush()` do its work meanwhile",
         "raise the limit (`pids.max`, `ulimit -u`, `ulimit -v`), or poll often",
     ),
+    "No thread can be started to %s": (
+        "the same; the client works, but its quota is not asked for again, its telemetry is not pushed, or a consumer that "
+        "polls too seldom is not warned",
+        "raise the limit (`pids.max`, `ulimit -u`, `ulimit -v`), and make the client anew",
+    ),
     "share group %s was at offset %s of %s-%s": (
         "the end of the log was lost (a power cut with `fsync` other than `always`), or an administrator had set the "
         "group ahead of the log",

@@ -3,6 +3,7 @@
 In one of its callbacks, or while it waits without limit.
 """
 
+import logging
 import operator
 import signal
 import threading
@@ -13,6 +14,8 @@ from threading import Event, Thread
 from typing import Any, Final, SupportsFloat, SupportsIndex
 
 from kclient_quota.clock import monotonic, sleep
+
+logger = logging.getLogger("kclient_quota")
 
 LEAST_NAP_S: Final = 0.0002
 MOST_NAP_S: Final = 0.01
@@ -101,6 +104,16 @@ def interruptible(work: Callable[..., Any], *args: Any) -> Any:
         return work(*args)
     except SystemError as error:
         raise lost_interrupt(error) from None
+
+
+def has_started(start: Callable[[], object], purpose: str) -> bool:
+    """Whether a thread has been started that a client is better with, but can do without."""
+    try:
+        start()
+    except RuntimeError as error:  # as many threads as there may be, or no memory for one
+        logger.warning("No thread can be started to %s: %s", purpose, error)
+        return False
+    return True
 
 
 class CallApart:

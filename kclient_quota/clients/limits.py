@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from math import inf, nan
 from typing import TYPE_CHECKING, Any, Protocol
 
+from kclient_quota.clients.calls import has_started
 from kclient_quota.clients.interceptor import instantiate
 from kclient_quota.config import (
     DEFAULT_CLIENT_ID,
@@ -309,7 +310,7 @@ class LimitWatch:
 
     def start(self) -> None:
         """Begin; the first question comes after a minute, as the client's constructor asked already."""
-        self._thread.start()
+        has_started(self._thread.start, "ask for a client's quota again")
 
     def ask_soon(self) -> None:
         """Ask within seconds: a throttle contradicted what is known, or the principal is another."""

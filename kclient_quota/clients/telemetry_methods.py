@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kclient_telemetry.kind import MetricKind
 
+from kclient_quota.clients.calls import has_started
 from kclient_quota.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -40,8 +41,7 @@ class TelemetryMethods:
         from kclient_quota.clients import live  # noqa: PLC0415 - loaded with the first client
 
         live.opened(self)
-        if self._telemetry is not None:
-            self._telemetry.start()
+        if self._telemetry is not None and has_started(self._telemetry.start, "push a client's telemetry"):
             # for a client that is forgotten rather than closed
             weakref.finalize(self, self._telemetry.abandon).atexit = False
 

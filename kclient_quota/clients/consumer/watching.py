@@ -10,6 +10,7 @@ import threading
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from kclient_quota.clients.calls import has_started
 from kclient_quota.clients.heartbeat import Heartbeat
 from kclient_quota.clock import Clock
 
@@ -53,7 +54,7 @@ class Watching:
             self._watched[id(one)] = one
             if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._run, name="kclient-quota-watch", daemon=True)
-                self._thread.start()
+                has_started(self._thread.start, "see whether a consumer polls in time")
             self._changed.notify()
 
     def remove(self, one: Looking) -> None:
