@@ -1,5 +1,6 @@
 """How often librdkafka tells statistics: as often as we need, and the user no more often than they asked for."""
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -7,7 +8,10 @@ from kclient_quota.clock import Clock
 from kclient_quota.config import whole_number
 
 KEY: Final = "statistics.interval.ms"
+OLD_MS: Final = 60_000
+"""What was told longer ago is of no use: metrics are of two windows of 30 seconds."""
 _LONGEST_MS: Final = 86_400_000
+_AGE_US: Final = re.compile(r'"age":\s*(\d+)')
 
 
 def schedule(conf: Mapping[str, Any], ours_ms: int, clock: Clock) -> tuple[Any, Callable[[str], Any] | None]:
@@ -40,5 +44,24 @@ def _every(period_ms: int, call: Callable[[str], Any], clock: Clock) -> Callable
         if now_ms >= due_ms:
             due_ms = max(due_ms + period_ms, now_ms)
             call(text)
+
+    return maybe
+
+
+def unless_old(hear: Callable[[str], None], clock: Clock) -> Callable[[str], None]:
+    """`hear`, but not of what nobody has polled for in a minute: the next event has the same totals, and more.
+
+    To read all that has piled up overnight would keep a `poll(0)` for seconds.
+
+    Args:
+        hear: told of an event.
+        clock: of which it is now when librdkafka's client is made.
+    """
+    born_ms = clock.now_ms()
+
+    def maybe(text: str) -> None:
+        age_us = _AGE_US.search(text)
+        if age_us is None or clock.now_ms() - born_ms - int(age_us[1]) // 1000 < OLD_MS:
+            hear(text)
 
     return maybe

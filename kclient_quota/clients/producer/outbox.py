@@ -251,6 +251,12 @@ class Outbox:
         self.spare -= raw_bytes
         self.is_mixed = True
 
+    def begin(self, start: Callable[[], object]) -> None:
+        """Have senders started so: one at once where there is to be one, to hear what librdkafka tells meanwhile."""
+        self.start = start
+        if not self.is_open:
+            self.wake()
+
     def wake(self) -> None:
         """There is something to do for the sender."""
         if self.is_running:

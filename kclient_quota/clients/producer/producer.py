@@ -98,9 +98,9 @@ class PacedProducer(TakingProducer, TelemetryMethods):
         self._is_watched = self._asks_produce or self._errors_only or bool(self._chain)
         self._outbox.is_watched = self._is_watched or self._beginning.is_wanted
         self._polls_straight = not is_watched(super().poll)
-        self._outbox.start = partial(start_new_thread, self._sender.run, (weakref.ref(self),))
         self._start_telemetry()
         self._stop_watch = weakref.finalize(self, parts.watch().close)
+        self._outbox.begin(partial(start_new_thread, self._sender.run, (weakref.ref(self),)))
 
     # Doors --------------------------------------------------------------------------------------------------------
 

@@ -75,6 +75,7 @@ class Sender:
         self._transaction = transaction
         self._silent_until_ms = -inf
         self._one = threading.Lock()
+        self._is_first = True  # one that nothing has come for yet
         self._came: deque[Any] = deque()
         self._lines = Lines()
         self._answers = Answers(outbox, transaction, clock, metrics, worth)
@@ -89,6 +90,9 @@ class Sender:
         outbox.is_running, outbox.has_no_thread = True, False
         is_free = False
         try:
+            if self._is_first and not outbox.notices:
+                outbox.inbox.wait(IDLE_MS / 1000)  # without the producer, which whoever made it may not keep
+            self._is_first = False
             while not (outbox.stops or outbox.is_forked or outbox.is_ending):
                 producer = me()
                 if producer is None:

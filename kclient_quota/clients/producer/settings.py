@@ -9,7 +9,7 @@ from inspect import iscoroutinefunction
 from typing import Any, Final
 
 from kclient_quota.clients.calls import refused_callbacks
-from kclient_quota.clients.librdkafka.statistics_schedule import schedule
+from kclient_quota.clients.librdkafka.statistics_schedule import schedule, unless_old
 from kclient_quota.clients.limits import Limit, LimitFinder, LimitWatch
 from kclient_quota.clients.producer.hearing import Hearing
 from kclient_quota.clients.producer.transaction import MESSAGE_TIMEOUT
@@ -183,7 +183,9 @@ def with_callbacks(
     ours_ms = CALM_STATISTICS_MS if limit.unlimited else STATISTICS_MS
     out["statistics.interval.ms"], tell_user = schedule(conf, ours_ms, clock)
     heard = [hearing.on_statistics] if telemetry is None else [hearing.on_statistics, telemetry.on_statistics]
-    out["stats_cb"] = _both(heard, None if tell_user is None else later(tell_user))
+    out["stats_cb"] = _both(
+        [unless_old(hear, clock) for hear in heard], None if tell_user is None else later(tell_user)
+    )
     throttle_cb = conf.get("throttle_cb")
     out["throttle_cb"] = _both([hearing.on_throttle], later(throttle_cb) if callable(throttle_cb) else None)
     out.update(refused_callbacks(conf))

@@ -1,6 +1,7 @@
 """What a producer's configuration becomes."""
 
 from typing import Any
+from unittest.mock import Mock
 
 import confluent_kafka
 import pytest
@@ -219,3 +220,19 @@ def test_connections_of_transactions_are_closed_for_want_of_use() -> None:
     assert with_defaults({"transactional.id": "t"}, NONE)[key] == IDLE_MS
     assert with_defaults({"transactional.id": "t", key: 0}, NONE)[key] == 0
     assert key not in with_defaults({}, NONE)
+
+
+def test_what_has_piled_up_in_an_hour_without_a_poll_is_not_read_but_for_its_last_minute() -> None:
+    clock, telemetry = ManualClock(5_000), Mock()
+    seen: list[str] = []
+    conf = {"stats_cb": seen.append, "statistics.interval.ms": 1_000}
+    hearing = Hearing(Outbox(), "app", NONE, Backoff.BLOCK, clock)
+    out = with_callbacks(conf, hearing, NONE, lambda call: call, telemetry, clock)
+    clock.sleep_ms(3_600_000)
+    told = [
+        f'{{"name": "app", "ts": 5, "age": {age_ms * 1_000}, "brokers": {{}}}}' for age_ms in (1, 3_540_000, 3_540_001)
+    ]
+    for text in told:
+        out["stats_cb"](text)
+    telemetry.on_statistics.assert_called_once_with(told[-1])
+    assert seen == told  # what is the user's own is his

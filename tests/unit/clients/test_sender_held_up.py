@@ -5,6 +5,7 @@ from confluent_kafka import KafkaException
 
 from kclient_quota import Producer
 from kclient_quota.clients.producer import transacting, waiting
+from kclient_quota.clients.producer.sender import Sender
 from kclient_quota.clients.producer.transaction import Event
 
 CONF = {
@@ -21,6 +22,7 @@ CONF = {
 @pytest.fixture
 def producer(monkeypatch: pytest.MonkeyPatch) -> Producer:
     """One in the midst of a transaction, whose sender does not come back."""
+    monkeypatch.setattr(Sender, "run", lambda *_: None)
     made = Producer(CONF)
     monkeypatch.setattr(waiting, "SLICE_MS", 10)
     monkeypatch.setattr(transacting, "PURGE_MS", 30)
