@@ -4,7 +4,9 @@ import asyncio
 import logging
 import threading
 import time
+from _thread import start_new_thread
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from confluent_kafka import KafkaException
 from kclient_quota import AIOConsumer, AIOProducer, Consumer
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.clients.producer import Producer
+from kclient_quota.clients.producer import producer as module
 from kclient_quota.errors import QuotaThrottledError
 from tests.integration.made_producers import Reports, made, over_produce
 
@@ -161,10 +164,15 @@ def test_a_key_that_nobody_knows_is_named_with_the_one_that_was_meant() -> None:
         Producer({"bootstrap.servers": "127.0.0.1:1", "linger.mss": 1, "quota.limit.source": "learned"})
 
 
-def test_a_purge_reaches_messages_whose_sender_has_yet_to_begin(broker: EmbeddedBroker) -> None:
+def test_a_purge_reaches_messages_whose_sender_has_yet_to_begin(
+    broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As on a busy machine, where a thread begins late."""
-    producer, reports = slow(broker), Reports()
-    start, put, purging = producer._outbox.start, producer._outbox.inbox.put, threading.Event()
+    begun: list[Any] = []
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "start_new_thread", lambda *sender: begun.append(sender))
+        producer, reports = slow(broker), Reports()
+    start, put, purging = partial(start_new_thread, *begun[0]), producer._outbox.inbox.put, threading.Event()
 
     def begin_late() -> None:
         if purging.wait(60):
