@@ -45,11 +45,11 @@ class RouteFinder:
         self._next_ms = 0  # nobody is asked before that
 
     def find(self, producer: "Producer", topics: Collection[str]) -> None:
-        """Ask about those of these topics that it is time for."""
+        """Ask about those of these topics, and of those whose brokers are lost, that it is time for."""
         brokers, now_ms = self._core.brokers, self._clock.now_ms()
         if now_ms < self._next_ms:
             return
-        wanted = [topic for topic in topics if brokers.wants_route(topic, now_ms)]
+        wanted = [topic for topic in dict.fromkeys((*topics, *brokers.lost)) if brokers.wants_route(topic, now_ms)]
         if not wanted:
             return
         # Asked for all at once they are all old at once, though only some have messages just now.

@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from confluent_kafka import KafkaError
+
 from kclient_quota.clients.calls import inside
 from kclient_quota.clients.librdkafka.statistics import BrokerDelta, StatisticsReader
 from kclient_quota.clients.limits import Limit
@@ -112,6 +114,11 @@ class Hearing:
         # Against a quota of requests large batches help, which librdkafka makes of what piles up meanwhile.
         steps_in = not self._limit.is_of_requests(throttle_ms)
         self._tell(lambda core, _now_ms: core.on_throttle(broker_id, throttle_ms, at_ms), steps_in=steps_in)
+
+    def on_error(self, error: KafkaError) -> None:
+        """One error event; of all connections being lost whoever sends must know."""
+        if error.code() == KafkaError._ALL_BROKERS_DOWN and self._outbox.is_running:  # noqa: SLF001 - confluent_kafka's name
+            self._tell(lambda core, _now_ms: core.brokers.lose())
 
     def on_limit(self, limit: Limit) -> None:
         """The limit was asked for again; from any thread."""

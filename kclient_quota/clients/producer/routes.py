@@ -188,6 +188,7 @@ class Brokers:
     Attributes:
         routes: as above.
         is_split: whether there are several.
+        lost: topics that librdkafka has lost all brokers of, which nobody has asked for since.
     """
 
     def __init__(self, new_queue: Callable[[int], SendQueue], routes: Routes) -> None:
@@ -196,6 +197,7 @@ class Brokers:
         self._asked: dict[str, int] = {}
         self.routes = routes
         self.is_split = False
+        self.lost: set[str] = set()
 
     def __iter__(self) -> Iterator[Broker]:
         return iter(self._brokers.values())
@@ -252,12 +254,15 @@ class Brokers:
     def wants_route(self, topic: str, now_ms: int) -> bool:
         """Whether to ask now who leads a topic, supposing that it will be: a muted connection would not answer."""
         route = self.routes.get(topic)
-        if route is not None and now_ms - route.found_at_ms < ROUTE_MS:
+        is_lost = topic in self.lost
+        if route is not None and now_ms - route.found_at_ms < ROUTE_MS and not is_lost:
             return False
         asked_ms = self._asked.get(topic)
         if asked_ms is not None and now_ms - asked_ms < ASK_AGAIN_MS:
             return False
-        if any(broker.queue.pace.throttled_for_ms(now_ms) for broker in self):
+        self.lost.discard(topic)
+        # No connection is left that could be muted of those that were lost.
+        if not is_lost and any(broker.queue.pace.throttled_for_ms(now_ms) for broker in self):
             return False
         self._asked[topic] = now_ms
         return True
@@ -277,6 +282,14 @@ class Brokers:
         route = self.routes.get(topic)
         if route is not None:
             route.found_at_ms = NEVER_MS
+
+    def lose(self) -> None:
+        """All connections are lost, and with them, often, all that librdkafka knew of the cluster.
+
+        It begins anew from the bootstrap servers then, and does so once a second and in two steps, as long as nobody
+        asks it for anything.
+        """
+        self.lost = set(self.routes.partitions)
 
     def _move(self, now_ms: int) -> None:
         """Let messages wait for who leads their partitions now: later ones, which go there, would overtake them."""

@@ -173,7 +173,7 @@ def with_callbacks(
 
     Args:
         conf: the user's, without our keys.
-        hearing: what hears of statistics and throttles.
+        hearing: what hears of statistics, throttles and errors.
         limit: decides how often statistics are wanted.
         later: wraps a callback of the user's, so that it runs within a call of theirs.
         telemetry: hears of statistics, too; librdkafka's own is switched off for it.
@@ -188,9 +188,9 @@ def with_callbacks(
     )
     throttle_cb = conf.get("throttle_cb")
     out["throttle_cb"] = _both([hearing.on_throttle], later(throttle_cb) if callable(throttle_cb) else None)
+    error_cb = conf.get("error_cb")
+    out["error_cb"] = _both([hearing.on_error], later(error_cb) if callable(error_cb) else None)
     out.update(refused_callbacks(conf))
-    if callable(conf.get("error_cb")):
-        out["error_cb"] = later(conf["error_cb"])
     if telemetry is not None:
         out[ENABLE_KEY] = False
     return out

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError
 
 from kclient_quota.clients.limits import UNKNOWN, Limit, warn_of_default_client_id
 from kclient_quota.clients.producer.hearing import Hearing
@@ -155,3 +156,22 @@ def test_the_default_client_id_under_a_client_id_quota_is_warned_of(
 ) -> None:
     warn_of_default_client_id(conf, limit)
     assert ("client.id" in caplog.text) is said
+
+
+@pytest.mark.parametrize(
+    ("code", "runs", "lost"),
+    [
+        (KafkaError._ALL_BROKERS_DOWN, True, {"orders", "sales"}),
+        (KafkaError._TRANSPORT, True, set()),
+        (KafkaError._ALL_BROKERS_DOWN, False, set()),  # nobody sends, and so nobody would take what piles up
+    ],
+)
+def test_when_all_connections_are_lost_it_is_to_be_asked_who_leads_what(code: int, runs: bool, lost: set[str]) -> None:
+    hearing, clock, outbox = made(LIMITED)
+    outbox.is_running = runs
+    core = core_of(LIMITED)
+    core.brokers.learn_routes({"orders": {0: 1}, "sales": {0: 2}}, 2, clock.now_ms())
+    hearing.on_error(KafkaError(code))
+    assert len(outbox.notices) == bool(lost)
+    hand(outbox, core, clock.now_ms())
+    assert core.brokers.lost == lost

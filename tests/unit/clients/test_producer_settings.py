@@ -5,6 +5,7 @@ from unittest.mock import Mock
 
 import confluent_kafka
 import pytest
+from confluent_kafka import KafkaError
 
 from kclient_quota import AIOConsumer, Producer, SerializingProducer
 from kclient_quota.clients.limits import UNKNOWN, Limit
@@ -116,6 +117,17 @@ def test_librdkafka_does_not_linger_for_longer_than_a_message_is_worth_sending(t
 def with_ours(conf: dict[str, Any], limit: Limit, clock: ManualClock) -> dict[str, Any]:
     hearing = Hearing(Outbox(), "app", limit, Backoff.BLOCK, clock)
     return with_callbacks(conf, hearing, limit, lambda call: call, clock=clock)
+
+
+def test_errors_are_heard_with_the_users_callback_and_without() -> None:
+    down, told = KafkaError(KafkaError._ALL_BROKERS_DOWN), list[KafkaError]()
+    for conf in ({}, {"error_cb": told.append}):
+        outbox = Outbox()
+        outbox.is_running = True
+        hearing = Hearing(outbox, "app", NONE, Backoff.BLOCK, ManualClock(0))
+        with_callbacks(conf, hearing, NONE, lambda call: call)["error_cb"](down)
+        assert len(outbox.notices) == 1
+    assert told == [down]
 
 
 def test_the_users_statistics_keep_their_own_period() -> None:

@@ -177,3 +177,46 @@ def test_where_nobody_answers_the_pauses_grow_and_what_waits_goes_out_in_them() 
     assert max(waits) == MOST_METADATA_MS
     assert sum(waits) < 0.25 * 60_000
     assert len(waits) > 5
+
+
+def test_when_all_connections_are_lost_it_is_asked_at_once_and_once() -> None:
+    """librdkafka begins anew from the bootstrap servers then, and goes on sooner for being asked: within 0.1 s, not 2.
+
+    What was known is not old, nobody comes while all wait, and a throttle was one of connections that are gone.
+    """
+    finder, cluster, clock, topics, brokers = world(2)
+    finder.find(cluster, topics)
+    clock.sleep_ms(5_000)
+    for broker in brokers:
+        broker.queue.pace.on_throttle(60_000, clock.now_ms())
+    cluster.asked.clear()
+    finder.find(cluster, topics)
+    assert not cluster.asked
+    brokers.lose()
+    finder.find(cluster, [])
+    assert sorted(cluster.asked) == topics
+    for _ in range(300):
+        clock.sleep_ms(10)
+        finder.find(cluster, [])
+    assert len(cluster.asked) == len(topics)
+
+
+def test_as_long_as_no_connection_can_be_made_it_is_asked_now_and_then() -> None:
+    """librdkafka says so each time that it has tried all of them."""
+    finder, cluster, clock, topics, brokers = world(1)
+    finder.find(cluster, topics)
+    waits: list[int] = []
+
+    def ask(_topic: str | None, timeout_s: float) -> Any:
+        waits.append(int(timeout_s * 1000))
+        clock.sleep_ms(waits[-1])
+        raise TimeoutError
+
+    cluster.ask_librdkafka = ask
+    began_ms = clock.now_ms()
+    while clock.now_ms() - began_ms < 60_000:
+        brokers.lose()
+        finder.find(cluster, [])
+        clock.sleep_ms(100)
+    assert len(waits) > 5
+    assert sum(waits) < 0.25 * 60_000
