@@ -59,7 +59,7 @@ GIVEN: Final = {
     "neighbours": "NEEDED_MS DEALT_MS",
     "pacer": """TARGET IN_FLIGHT MOST_REQUEST_BYTES CLOCK_JUMP_MS SLOW_START_BYTES MOST_SLOW_START_BYTES NEVER_REVIEWED
         LEAST_RATE OUTSTANDING_MS LONGEST_WAIT_MS""",
-    "send_pace": "PROBE_MS LOOKS",
+    "send_pace": "PROBE_MS",
     "throttle_told": "NEVER_MS",
     "way": "QUEUEING MOST_WAY_MS SOON_MS",
     "send_queue": "NEVER MAX_BYTES TENANT_ROOM LOOK_MS ROUND_MS LEAST_MESSAGES ACCEPTED",
@@ -68,6 +68,7 @@ GIVEN: Final = {
     "trend": "TREND",
     "turns": "ANY_PARTITION SLACK",
     "spare": "SPAN_MS BESIDE_OTHERS LEAST_BESIDE_OTHERS",
+    "wire_told": "LOOKS CHEAP_LOOKS",
     "worth": "SAMPLE MUCH",
 }
 """What is no law's to tune: what is twice or half of another thing, what Kafka, librdkafka or another constant gives,

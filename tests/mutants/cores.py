@@ -26,7 +26,7 @@ TELEMETRY = tuple(
 )
 
 _PACING = "claim fair fetch_window known_share learnt_share neighbours pacer price room spare"
-_SENDING = "batch_cost lanes lump_size send_pace send_queue turns worth"
+_SENDING = "batch_cost lanes lump_size send_pace send_queue turns wire_told worth"
 _FETCHING = "fetch fetch_broker fetch_lost fetch_share fetch_sizes fetch_statistics lumps share_fetch share_window"
 _QUOTA = "callback connections delay_queue entity manager managers rate resolution throttle token_bucket"
 _ROOMS = [

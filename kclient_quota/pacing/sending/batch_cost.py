@@ -76,6 +76,10 @@ class BatchCost:
         """Whether these bytes on the wire are too many for so many raw ones in so many batches."""
         return wire_bytes > DEAR * (self.overhead * batches + self.part * raw_bytes)
 
+    def is_cheap(self, wire_bytes: float, raw_bytes: float) -> bool:
+        """Whether these bytes on the wire are too few for so many raw ones, whatever batches they are in."""
+        return self.is_learnt and wire_bytes * DEAR < self.part * raw_bytes
+
     @property
     def is_learnt(self) -> bool:
         """Whether anything has been observed."""

@@ -9,6 +9,7 @@ from kclient_quota.pacing.sending.batch_cost import FIRST_BYTES, BatchCost
 from kclient_quota.pacing.sending.lump_size import MAX_DELAY_MS, LumpTerms, lump_bytes
 from kclient_quota.pacing.sending.throttle_told import NEVER_MS, ThrottleTold
 from kclient_quota.pacing.sending.way import MOST_WAY_MS, QUEUEING, SOON_MS, Way
+from kclient_quota.pacing.sending.wire_told import WireTold
 from kclient_quota.pacing.trend import TREND
 
 LATE_ROOM: Final = 1.1
@@ -23,9 +24,6 @@ PROBE_MS: Final = IN_FLIGHT * MOST_WAY_MS
 were on their way have arrived, so that it waits behind none of ours. Without that, a broker or a machine that is slow
 for a while has 19 % of 1 MiB/s used, 43 % of 51,200 B/s, once it takes 300 ms and a second for an answer instead of 5
 ms; where it is our own queue that has grown, a probe every 5 s costs such a link a hundredth."""
-LOOKS: Final = round(1 / TREND)
-"""So many statistics may pass until nothing is on its way, which then tell exactly. A batch that is counted on one side
-and not yet on the other has 60 to 1,400 bytes learnt for framing of 156."""
 
 
 class SendPace:
@@ -53,28 +51,23 @@ class SendPace:
         "_cost",
         "_drains",
         "_flying",
-        "_granted_batches",
-        "_heard",
         "_in_flight",
-        "_is_mixed",
         "_kept_lump",
         "_kept_terms",
         "_landed",
         "_last_wire",
         "_limit",
         "_linger_ms",
-        "_looks",
         "_max_delay_ms",
         "_message_raw",
         "_owed",
         "_pacer",
         "_probed_at_ms",
         "_progress_at_ms",
-        "_seen",
         "_settled",
         "_stray",
         "_throttle",
-        "_unsent",
+        "_told",
         "_way",
         "granted",
         "stands_back",
@@ -105,12 +98,7 @@ class SendPace:
         self._progress_at_ms = self._probed_at_ms = NEVER_MS
         self._last_wire = 0
         self._message_raw = 0.0  # raw bytes of a message, as of late; 0: not known
-        self._granted_batches = 0
-        self._seen = (0, 0)  # batches and raw bytes granted when the wire was last looked at
-        self._unsent = 0  # raw bytes whose delivery was not known then
-        self._heard = 0  # bytes on the wire since then
-        self._looks = 0  # statistics since then
-        self._is_mixed = False  # whether others' are among them
+        self._told = WireTold(self._cost)
         self._settled = self._landed = 0  # raw bytes delivered, of them those of whole batches
         self._stray = 0  # raw bytes that librdkafka has nobody to send to
         # of each batch: all that was granted with it, when, and how much its way tells of the distance
@@ -255,7 +243,7 @@ class SendPace:
             if self._drains:
                 tells, self._drains, self._probed_at_ms = 1.0, False, now_ms
         self.granted += raw_bytes
-        self._granted_batches += 1
+        self._told.batches += 1
         self._flying.append((self.granted, now_ms, tells))
 
     def give_back(self, raw_bytes: int) -> None:
@@ -280,6 +268,8 @@ class SendPace:
                 if at_ms > self._throttle.ends_ms:
                     self._way.note(now_ms - at_ms, tells)
             self._pacer.on_success(int(self._cost.part * raw_bytes), now_ms)
+            if not arrived:
+                self._told.on_given_up()
 
     def on_stray(self, raw_bytes: int) -> None:
         """So much stays behind in librdkafka, which has nobody to send it to: nothing waits for that to arrive."""
@@ -306,10 +296,8 @@ class SendPace:
         What took more than was foretold is charged for. What took less makes up for later errors, but no more than
         a batch's worth: beyond that, once all has been delivered, the window has room again for what was not sent.
         """
-        self._heard += wire_bytes
-        self._looks += 1
-        self._is_mixed |= not learns or self._stray > 0
-        self._learn()
+        self._told.hear(wire_bytes, is_mixed=not learns or self._stray > 0)
+        self._told.learn(self.granted, self.outstanding, len(self._flying), self._message_raw or FIRST_BYTES)
         if self._stray:
             # Librdkafka tries those again and again, at the expense of the quota: the others would have nothing left.
             # As without us, all of them share what the broker leaves them.
@@ -324,25 +312,6 @@ class SendPace:
             self._owed += saved
             if not self.outstanding:  # while some is on its way nobody knows what that will have taken
                 self._pacer.on_less(saved, now_ms)
-
-    def _learn(self) -> None:
-        """What librdkafka has not sent must not pass for what compresses well; what compresses badly shows at once."""
-        looks = LOOKS if self._cost.is_learnt else 0
-        batches, raw = self._granted_batches - self._seen[0], self.granted - self._seen[1]
-        before = self._unsent * self._granted_batches / max(self.granted, 1) + 1.0 if self._unsent else 0.0
-        is_dear = not self._is_mixed and self._cost.is_dear(self._heard, raw + self._unsent, batches + before)
-        if is_dear:
-            self._cost.forget()
-            raw += self._unsent  # too much rather than too little: it is known to have come to this much at least
-            batches = max(batches, 1)
-        elif self.outstanding and (self.outstanding > raw * TREND or self._looks < looks):
-            return
-        # What began in doubt begins anew where it can be told exactly.
-        if is_dear or not (self._is_mixed or (self._unsent and self._looks < looks)):
-            self._cost.observe(batches, raw, self._heard, self._message_raw or FIRST_BYTES, worth=self._looks)
-        self._seen = (self._granted_batches, self.granted)
-        self._unsent = self.outstanding
-        self._heard, self._looks, self._is_mixed = 0, 0, False
 
     def on_throttle(self, throttle_ms: int, now_ms: int, *, for_bytes: bool = True) -> None:
         """The broker has answered with this throttle time; if it is hours, one batch goes at once.

@@ -104,6 +104,16 @@ def test_more_than_twice_of_what_was_foretold_is_dear() -> None:
     assert cost.is_dear(701, 1_000, 1)
 
 
+def test_less_than_half_of_what_the_messages_alone_were_to_take_is_cheap_once_anything_is_known() -> None:
+    cost = BatchCost(compressed=True)
+    assert not cost.is_cheap(1, 1_000)
+    cost.observe(1, 100_000, 50_290)
+    cost.part = 0.5
+    assert not cost.is_cheap(250, 1_000)
+    assert cost.is_cheap(249, 1_000)
+    assert not cost.is_cheap(0, 0)
+
+
 @pytest.mark.parametrize(
     ("batches", "raw", "wire"), [(0, 100, 100), (-1, 100, 100), (1, 0, 100), (1, -1, 100), (1, 100, 0), (1, 100, -1)]
 )

@@ -228,7 +228,7 @@ def test_a_message_s_size_is_followed_by_an_eighth():
     assert pace._message_raw == 1_000.0
     pace.on_granted(3_600, T0, messages=2)
     assert pace._message_raw == 1_100.0
-    assert (pace.granted, pace._granted_batches) == (4_600, 2)
+    assert (pace.granted, pace._told.batches) == (4_600, 2)
 
 
 def late_counts(pacer):
@@ -309,8 +309,9 @@ def test_once_it_has_learnt_eight_statistics_are_waited_for():
     for _ in range(8):
         pace.on_granted(1_000, T0)
     pace.on_delivered(7_000, T0)
-    for _ in range(7):
-        pace.on_wire(1_000, T0)
+    pace.on_wire(7_000, T0)
+    for _ in range(6):
+        pace.on_wire(0, T0)
     assert [each[0] for each in noted] == ["dear?"] * 7
     pace.on_wire(500, T0)
     assert noted[7:] == [("dear?", 7_500, 8_000, 8.0), (8, 8_000, 7_500, 1_000.0, 8)]
