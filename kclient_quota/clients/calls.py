@@ -86,7 +86,9 @@ def merged(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
 
 def refused_callbacks(conf: Mapping[str, Any]) -> dict[str, Any]:
     """What stands where a callback should, in whose place ours are put: confluent_kafka says what is wrong with it."""
-    return {key: conf[key] for key in ("stats_cb", "throttle_cb") if key in conf and not callable(conf[key])}
+    return {
+        key: conf[key] for key in ("stats_cb", "throttle_cb", "error_cb") if key in conf and not callable(conf[key])
+    }
 
 
 def lost_interrupt(error: SystemError) -> BaseException:
