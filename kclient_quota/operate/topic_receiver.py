@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections import deque
+from collections import OrderedDict, deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -127,8 +127,11 @@ class TopicReceiver:
         self._ended: set[tuple[str, int]] = set()
         self._handed = 0
         self._positions: dict[tuple[str, int], int] = {}
+        self._moved: dict[tuple[str, int], int] = {}  # positions since the last checkpoint
         self._checkpoints: deque[tuple[int, dict[tuple[str, int], int]]] = deque()
-        self._under_way: dict[tuple[str, int, int], tuple[int, int]] = {}  # what was handed by then, and its time
+        self._done: dict[tuple[str, int], int] = {}  # positions that may be committed
+        # what was handed by then, and its time; a dict looks for its first anew through all that have been removed
+        self._under_way: OrderedDict[tuple[str, int, int], tuple[int, int]] = OrderedDict()
         self._checked_ms = clock.now_ms()
         self._paused: list[Any] = []
         self.received = Received()
@@ -184,7 +187,7 @@ class TopicReceiver:
 
     def finish(self) -> None:
         """Commit what sinks have dealt with in the end."""
-        self._checkpoints.append((self._handed, dict(self._positions)))
+        self._checkpoint()
         self._commit_done(asynchronous=False)
 
     def hand_over(self, partitions: Sequence[TopicPartition]) -> None:
@@ -204,7 +207,11 @@ class TopicReceiver:
         """These are gone: where we were in them is no longer ours to commit, others may be further on."""
         gone = {(part.topic, part.partition) for part in partitions}
         self._paused = [part for part in self._paused if (part.topic, part.partition) not in gone]
-        for positions in (self._positions, *(positions for _, positions in self._checkpoints)):
+        self._forget_positions(gone)
+
+    def _forget_positions(self, gone: set[tuple[str, int]]) -> None:
+        kept = (positions for _, positions in self._checkpoints)
+        for positions in (self._positions, self._moved, self._done, *kept):
             for where in gone & positions.keys():
                 del positions[where]
 
@@ -235,7 +242,9 @@ class TopicReceiver:
             logger.warning("receiving client telemetry: %s", error)
             return False
         topic, partition, offset = where = message.topic(), message.partition(), message.offset()
-        self._positions[topic, partition] = offset + 1
+        if offset < self._positions.get((topic, partition), 0):  # a topic that was made anew has no offsets of before
+            self._forget_positions({(topic, partition)})
+        self._positions[topic, partition] = self._moved[topic, partition] = offset + 1
         _, unix_ms = message.timestamp()
         if self._under_way.get(where, (0, None))[1] == unix_ms:  # of a topic that was made anew it has another time
             return True
@@ -250,7 +259,8 @@ class TopicReceiver:
                 sink.accept(push)
             self._handed += 1
             self.received.pushes += 1
-        self._under_way[where] = self._handed, unix_ms
+            self._under_way[where] = self._handed, unix_ms
+            self._under_way.move_to_end(where)  # of a topic that was made anew it may be there
         return True
 
     def _hold_or_go_on(self) -> None:
@@ -272,21 +282,31 @@ class TopicReceiver:
         if now_ms - self._checked_ms < _COMMIT_MS:
             return
         self._checked_ms = now_ms
-        self._checkpoints.append((self._handed, dict(self._positions)))
+        self._checkpoint()
         self._commit_done(asynchronous=True)
+
+    def _checkpoint(self) -> None:
+        """Keep what has moved alone: a collector may be away for a day, which is 43,200 checkpoints."""
+        if not self._checkpoints or self._checkpoints[-1][0] != self._handed:
+            self._checkpoints.append((self._handed, {}))
+        self._checkpoints[-1][1].update(self._moved)
+        self._moved.clear()
 
     def _commit_done(self, *, asynchronous: Literal[True, False]) -> None:
         """Commit the last checkpoint of which no sink has anything left; sinks deal with pushes in their order."""
         left = self.left()
         if self.lost():  # nothing behind the first of them may be committed
             return
-        done = None
+        handed = -1
         while self._checkpoints and self._checkpoints[0][0] <= self._handed - left:
-            handed, done = self._checkpoints.popleft()
-            while self._under_way and next(iter(self._under_way.values()))[0] <= handed:
-                del self._under_way[next(iter(self._under_way))]
-        mine = {(part.topic, part.partition) for part in self._consumer.assignment()} if done else set()
-        offsets = [TopicPartition(*where, offset) for where, offset in (done or {}).items() if where in mine]
+            handed, positions = self._checkpoints.popleft()
+            self._done.update(positions)
+        while self._under_way and next(iter(self._under_way.values()))[0] <= handed:
+            self._under_way.popitem(last=False)
+        if handed < 0:
+            return
+        mine = {(part.topic, part.partition) for part in self._consumer.assignment()}
+        offsets = [TopicPartition(*where, offset) for where, offset in self._done.items() if where in mine]
         if not offsets:
             return
         try:
