@@ -132,6 +132,8 @@ class TopicReceiver:
         self._done: dict[tuple[str, int], int] = {}  # positions that may be committed
         # what was handed by then, and its time; a dict looks for its first anew through all that have been removed
         self._under_way: OrderedDict[tuple[str, int, int], tuple[int, int]] = OrderedDict()
+        # handed on while their partition was away, or before it was read again: when each came, by offset
+        self._handed_on: dict[tuple[str, int], dict[int, int]] = {}
         self._checked_ms = clock.now_ms()
         self._paused: list[Any] = []
         self.received = Received()
@@ -244,9 +246,14 @@ class TopicReceiver:
         topic, partition, offset = where = message.topic(), message.partition(), message.offset()
         if offset < self._positions.get((topic, partition), 0):  # a topic that was made anew has no offsets of before
             self._forget_positions({(topic, partition)})
+        ours = self._handed_on.get((topic, partition), {})
+        if ours and (topic, partition) not in self._positions:  # it has come back; others may be further on
+            ours = {each: came_ms for each, came_ms in ours.items() if each >= offset}
+            self._handed_on[topic, partition] = ours
         self._positions[topic, partition] = self._moved[topic, partition] = offset + 1
         _, unix_ms = message.timestamp()
-        if self._under_way.get(where, (0, None))[1] == unix_ms:  # of a topic that was made anew it has another time
+        # of a topic that was made anew it has another time
+        if unix_ms in {self._under_way.get(where, (0, None))[1], ours.pop(offset, None)}:
             return True
         self.received.records += 1
         try:
@@ -302,7 +309,9 @@ class TopicReceiver:
             handed, positions = self._checkpoints.popleft()
             self._done.update(positions)
         while self._under_way and next(iter(self._under_way.values()))[0] <= handed:
-            self._under_way.popitem(last=False)
+            (topic, partition, offset), (_, unix_ms) = self._under_way.popitem(last=False)
+            if self._positions.get((topic, partition), 0) <= offset:  # not read since: ours to pass over, not to commit
+                self._handed_on.setdefault((topic, partition), {})[offset] = unix_ms
         if handed < 0:
             return
         mine = {(part.topic, part.partition) for part in self._consumer.assignment()}

@@ -264,6 +264,32 @@ def test_what_sinks_still_have_is_not_given_to_them_again_when_its_partition_com
     assert (len(pushes), receiver.received.records, receiver.received.pushes) == (given, given, given)
 
 
+@pytest.mark.parametrize("begins", [0, 4])
+def test_what_was_handed_on_while_its_partition_was_away_is_not_given_again(begins: int) -> None:
+    """Full sinks: nothing is read of a partition that has come back until they have room, and then it was all new."""
+    clock = ManualClock(0)
+    consumer: Any = Again(clock)
+    committed: list[int] = []
+    consumer.commit = lambda *, offsets, asynchronous: committed.extend(each.offset for each in offsets)
+    left = [7]
+    pushes: list[Any] = []
+    receiver = TopicReceiver(consumer, [Sink(pushes.append, lambda: (left[0], 0))], clock)
+    receiver.run(lambda: len(pushes) == 7)
+    receiver.hand_over(consumer.assignment())
+    left[0] = 0
+    receiver.finish()
+    assert not committed  # somebody else may be further on
+    consumer.left = 7 - begins
+    receiver.run(lambda: not consumer.left)
+    assert len(pushes) == 7
+    receiver.finish()
+    assert committed[-1] == 7
+    receiver.hand_over(consumer.assignment())
+    consumer.left = 7  # an administrator wants it read again
+    receiver.run(lambda: not consumer.left)
+    assert len(pushes) == 14
+
+
 def test_a_topic_that_is_made_anew_is_not_committed_at_the_offsets_of_the_one_before() -> None:
     """Who goes on from there finds nothing at that offset, and without --from-beginning passes over all there is."""
     clock = ManualClock(0)
