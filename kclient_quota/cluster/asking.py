@@ -69,7 +69,10 @@ class Asking:
             self._end_turn()
 
     def leaders(self, topics: Iterable[str], deadline_ms: int) -> dict[tuple[str, int], int]:
-        """The leader's node id by topic and partition; empty where nobody says so in time. Never raises."""
+        """The leader's node id by topic and partition; empty where nobody says so in time. Never raises.
+
+        Keeps no connection: who asks does so once a minute, and may have no watch to let it rest.
+        """
         end_ms = self._clock.now_ms() + deadline_ms
         if not self._turn.acquire(timeout=deadline_ms / 1000):
             return {}
@@ -77,9 +80,9 @@ class Asking:
             left_ms = max(1, end_ms - self._clock.now_ms())
             return describe_cluster(self._client, topics, timeout_ms=left_ms).leaders
         except Exception:  # noqa: BLE001 - an application's oauth_cb may raise anything
-            self._client.close()
             return {}
         finally:
+            self._client.close()
             self._end_turn()
 
     def rest(self) -> None:

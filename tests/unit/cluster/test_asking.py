@@ -157,6 +157,24 @@ def test_leaders_are_told_or_nobody_is(monkeypatch: pytest.MonkeyPatch) -> None:
     assert asks.leaders(["t"], 1_000) == {}
 
 
+def test_no_connection_is_kept_for_leaders_whom_nobody_asks_for_again_within_a_minute(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Who asks for them may have no watch that lets a connection rest: its limit was given by hand."""
+    made: list[Connections] = []
+
+    def connections(conf: Any, clock: Any) -> Connections:
+        made.append(Connections(conf, clock))
+        return made[-1]
+
+    monkeypatch.setattr(module, "ClusterClient", connections)
+    known = ClusterMetadata("c", 1, {}, {("t", 0): 2}, {})
+    monkeypatch.setattr(module, "describe_cluster", lambda *_, timeout_ms: known)
+    asks = Asking(CONF, ManualClock())
+    assert asks.leaders(["t"], 1_000) == {("t", 0): 2}
+    assert made[0].closed == 1
+
+
 def test_leaders_are_not_waited_for_while_others_ask(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster(monkeypatch)
     asks = Asking(CONF, ManualClock())
