@@ -322,7 +322,8 @@ class ProducerCore:
             if broker is not None:
                 found[broker] += nbytes
         for broker, nbytes in found.items():
-            broker.queue.pace.on_wire(nbytes, now_ms, learns=not self._passed_by)
+            if broker.queue.pace.on_wire(nbytes, now_ms, learns=not self._passed_by):
+                self.brokers.doubt_leader(broker.number)
         self._spare.on_sent(raw_bytes, max(found.values(), default=0))
         self._passed_by = False
 

@@ -283,6 +283,13 @@ class Brokers:
         if route is not None:
             route.found_at_ms = NEVER_MS
 
+    def doubt_leader(self, number: int) -> None:
+        """A broker leads other partitions than is known."""
+        for topic in list(self.routes.partitions):
+            route = self.routes.get(topic)
+            if route is not None and number in route.brokers:
+                self.doubt(topic)
+
     def lose(self) -> None:
         """All connections are lost, and with them, often, all that librdkafka knew of the cluster.
 

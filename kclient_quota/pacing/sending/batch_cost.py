@@ -80,6 +80,13 @@ class BatchCost:
         """Whether these bytes on the wire are too few for so many raw ones, whatever batches they are in."""
         return self.is_learnt and wire_bytes * DEAR < self.part * raw_bytes
 
+    def is_none(self, wire_bytes: int, batches: int) -> bool:
+        """Whether these bytes on the wire are too few for so many batches, whatever they hold.
+
+        Librdkafka may have sent some of them as one.
+        """
+        return batches > 0 and wire_bytes < LEAST_OVERHEAD * batches / 2
+
     @property
     def is_learnt(self) -> bool:
         """Whether anything has been observed."""

@@ -289,20 +289,25 @@ class SendPace:
         """Raw bytes granted whose delivery is not known yet."""
         return max(0, self.granted - self._settled)
 
-    def on_wire(self, wire_bytes: int, now_ms: int, *, learns: bool = True) -> None:
+    def on_wire(self, wire_bytes: int, now_ms: int, *, learns: bool = True) -> bool:
         """Librdkafka has sent so many bytes to this broker since the last call: learn what batches take.
 
         Nothing is learnt where messages that were not granted here are among them.
         What took more than was foretold is charged for. What took less makes up for later errors, but no more than
         a batch's worth: beyond that, once all has been delivered, the window has room again for what was not sent.
+
+        Returns:
+            Whether what was granted for this broker has not gone there.
         """
         self._told.hear(wire_bytes, is_mixed=not learns or self._stray > 0)
-        self._told.learn(self.granted, self.outstanding, len(self._flying), self._message_raw or FIRST_BYTES)
+        is_elsewhere = self._told.learn(
+            self.granted, self.outstanding, len(self._flying), self._message_raw or FIRST_BYTES
+        )
         if self._stray:
             # Librdkafka tries those again and again, at the expense of the quota: the others would have nothing left.
             # As without us, all of them share what the broker leaves them.
             self._owed = 0.0
-            return
+            return False
         self._owed += wire_bytes
         if self._owed > 0:
             self._pacer.on_late_count(int(self._owed), now_ms)
@@ -312,6 +317,7 @@ class SendPace:
             self._owed += saved
             if not self.outstanding:  # while some is on its way nobody knows what that will have taken
                 self._pacer.on_less(saved, now_ms)
+        return is_elsewhere
 
     def on_throttle(self, throttle_ms: int, now_ms: int, *, for_bytes: bool = True) -> None:
         """The broker has answered with this throttle time; if it is hours, one batch goes at once.

@@ -29,11 +29,12 @@ class WireTold:
         batches: granted so far.
     """
 
-    __slots__ = ("_cheap_looks", "_cost", "_heard", "_is_mixed", "_looks", "_seen", "_unsent", "batches")
+    __slots__ = ("_cheap_looks", "_cost", "_heard", "_is_mixed", "_latest", "_looks", "_seen", "_unsent", "batches")
 
     def __init__(self, cost: BatchCost) -> None:
         self._cost = cost
         self._seen = (0, 0)  # batches and raw bytes granted when the wire was last looked at
+        self._latest = (0, 0)  # batches granted when statistics last told of any, and bytes on the wire since
         self._unsent = 0  # raw bytes whose delivery was not known then
         self._heard = 0  # bytes on the wire since then
         self._looks = 0  # statistics since then
@@ -44,6 +45,7 @@ class WireTold:
     def hear(self, wire_bytes: int, *, is_mixed: bool) -> None:
         """So much has been sent since the last time; `is_mixed`: not only of what was granted."""
         self._heard += wire_bytes
+        self._latest = (self._latest[0], wire_bytes)
         self._looks += 1
         self._is_mixed |= is_mixed
 
@@ -51,18 +53,29 @@ class WireTold:
         """Some of what was granted has not arrived: maybe it was never sent, which is no sign of cheap data."""
         self._cheap_looks = -LOOKS
 
-    def learn(self, granted: int, outstanding: int, flying: int, message_bytes: float) -> None:
+    def learn(self, granted: int, outstanding: int, flying: int, message_bytes: float) -> bool:
         """What librdkafka has not sent must not pass for what compresses well; what compresses badly shows at once.
+
+        Nor must what it has sent to another broker, who leads the partition by now. It would be taken for data that
+        compress to nothing, and sent at 200 times the quota until it is known who leads it, half a minute later.
 
         Args:
             granted: raw bytes so far.
             outstanding: of them, those whose delivery is not known.
             flying: batches that they are in.
             message_bytes: raw bytes of a message.
+
+        Returns:
+            Whether what was granted has gone elsewhere, or nowhere.
         """
         looks = LOOKS if self._cost.is_learnt else 0
         batches, raw = self.batches - self._seen[0], granted - self._seen[1]
         before = self._unsent * self.batches / max(granted, 1) + 1.0 if self._unsent else 0.0
+        seen, heard = self._latest
+        self._latest = (self.batches, 0)
+        if self._cost.is_none(heard, self.batches - seen - flying):
+            self._begin_anew(granted, outstanding)
+            return True
         is_dear = not self._is_mixed and self._cost.is_dear(self._heard, raw + self._unsent, batches + before)
         is_cheap = self._is_cheap(raw - outstanding)
         if is_dear:
@@ -73,10 +86,14 @@ class WireTold:
             self._cost.forget()
             raw, batches = raw - outstanding, max(batches - flying, 1)  # too little rather than too much
         elif outstanding and (outstanding > raw * TREND or self._looks < looks):
-            return
+            return False
         # What began in doubt begins anew where it can be told exactly.
         if is_dear or is_cheap or not (self._is_mixed or (self._unsent and self._looks < looks)):
             self._cost.observe(batches, raw, self._heard, message_bytes, worth=self._looks)
+        self._begin_anew(granted, outstanding)
+        return False
+
+    def _begin_anew(self, granted: int, outstanding: int) -> None:
         self._seen = (self.batches, granted)
         self._unsent = outstanding
         self._heard, self._looks, self._is_mixed = 0, 0, False

@@ -23,6 +23,7 @@ class Pace:
         self.lump = 100
         self.asked: list[tuple[int, int]] = []
         self.heard: list[tuple[int, int, bool]] = []
+        self.is_elsewhere = False
         self.delivered: list[tuple[int, int]] = []
 
     def throttled_for_ms(self, now_ms: int) -> int:
@@ -37,8 +38,9 @@ class Pace:
     def lump_bytes(self, places: int) -> int:
         return self.lump * places
 
-    def on_wire(self, nbytes: int, now_ms: int, *, learns: bool) -> None:
+    def on_wire(self, nbytes: int, now_ms: int, *, learns: bool) -> bool:
         self.heard.append((nbytes, now_ms, learns))
+        return self.is_elsewhere
 
     def on_delivered(self, raw_bytes: int, now_ms: int, *, arrived: bool) -> None:
         self.delivered.append((raw_bytes, now_ms))

@@ -35,6 +35,15 @@ def test_what_several_connections_have_sent_one_broker_is_one_figure() -> None:
     assert only.pace.heard == [(430, 6, True)]
 
 
+def test_of_a_broker_that_is_not_sent_what_was_granted_for_it_the_leaders_are_asked_for_anew() -> None:
+    core, (_, other) = played(1, 2)
+    for topic, leaders in {"a": {0: 1}, "b": {0: 2}, "c": {0: 1, 1: 2}}.items():
+        core.brokers.routes.learn(topic, leaders, 5)
+    other.pace.is_elsewhere = True
+    core.on_wire([(1, 30), (2, 0)], 6)
+    assert core.brokers.routes.old(6) == ["b", "c"]
+
+
 def told(*brokers: tuple[int, int, int], messages: tuple[int, int] = (0, 0)) -> Hearing:
     """Statistics of these: node, requests and bytes; and of messages, and their bytes."""
     found = {}

@@ -201,6 +201,20 @@ def test_when_all_connections_are_lost_it_is_asked_at_once_and_once() -> None:
     assert len(cluster.asked) == len(topics)
 
 
+def test_a_broker_that_is_sent_nothing_of_what_was_granted_for_it_leads_no_longer() -> None:
+    """It took half a minute until that was asked for."""
+    finder, cluster, clock, topics, brokers = world(2)
+    finder.find(cluster, topics)
+    clock.sleep_ms(5_000)
+    cluster.asked.clear()
+    brokers.doubt_leader(3)
+    finder.find(cluster, topics)
+    assert not cluster.asked
+    brokers.doubt_leader(2)
+    finder.find(cluster, topics)
+    assert cluster.asked == topics
+
+
 def test_as_long_as_no_connection_can_be_made_it_is_asked_now_and_then() -> None:
     """librdkafka says so each time that it has tried all of them."""
     finder, cluster, clock, topics, brokers = world(1)

@@ -104,6 +104,15 @@ def test_more_than_twice_of_what_was_foretold_is_dear() -> None:
     assert cost.is_dear(701, 1_000, 1)
 
 
+def test_less_than_half_of_the_least_framing_is_nothing_of_what_was_granted() -> None:
+    cost = BatchCost(compressed=True)
+    assert cost.is_none(29, 1)
+    assert not cost.is_none(30, 1)
+    assert cost.is_none(299, 10)
+    assert not cost.is_none(0, 0), "nothing has gone anywhere"
+    assert not cost.is_none(0, -1)
+
+
 def test_less_than_half_of_what_the_messages_alone_were_to_take_is_cheap_once_anything_is_known() -> None:
     cost = BatchCost(compressed=True)
     assert not cost.is_cheap(1, 1_000)

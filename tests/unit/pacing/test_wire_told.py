@@ -23,15 +23,17 @@ class World:
         pacer: Any = ToldPacer()
         self.pace = SendPace(pacer, self.cost)
         self.parts: list[float] = []
+        self.is_elsewhere = False
 
-    def second(self, part: float, *, arrives: bool = True) -> float:
+    def second(self, part: float, *, arrives: bool = True, sent_here: int | None = None) -> float:
         """Batches of which every byte takes so much; what their messages are then taken to cost."""
         for _ in range(BATCHES):
             self.pace.on_granted(BATCH, T0, 20)
             self.parts.append(part)
         sent, self.parts = self.parts[:-2], self.parts[-2:]
         self.pace.on_delivered(BATCH * len(sent), T0, arrived=arrives)
-        self.pace.on_wire(sum(int(FRAMING + each * BATCH) for each in sent) if arrives else FRAMING, T0)
+        wire = sum(int(FRAMING + each * BATCH) for each in sent) if arrives else FRAMING
+        self.is_elsewhere = self.pace.on_wire(wire if sent_here is None else sent_here, T0)
         return self.cost.part
 
     def seconds(self, count: int, part: float) -> float:
@@ -50,6 +52,21 @@ def test_data_that_are_cheap_for_a_moment_are_not_taken_for_other_data() -> None
     world.seconds(3 * LOOKS, 1.0)
     learnt = [world.second(0.05 if number % 4 == 0 else 1.0) for number in range(40)]
     assert min(learnt) > 0.6
+
+
+@pytest.mark.parametrize("others", [0, 60, 200])
+def test_what_has_gone_to_another_broker_is_no_cheap_data(others: int) -> None:
+    """Its leader is another one, which is not known here for up to half a minute: too little even for the framing.
+
+    Taken for data that compress to nothing it was sent at 200 times the quota.
+    """
+    world = World()
+    world.seconds(3 * LOOKS, 1.0)
+    assert not world.is_elsewhere
+    assert min(world.second(1.0, sent_here=others) for _ in range(3 * LOOKS)) > 0.9
+    assert world.is_elsewhere
+    assert world.seconds(LOOKS, 1.0) == pytest.approx(1.0, abs=0.05)
+    assert not world.is_elsewhere
 
 
 def test_what_is_given_up_and_was_never_sent_is_no_cheap_data() -> None:
