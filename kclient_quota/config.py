@@ -314,8 +314,12 @@ def client_id_of(conf: Mapping[str, Any]) -> str:
 
 def user_of(conf: Mapping[str, Any]) -> str | None:
     """The name that this client logs in with; None where it logs in by other means, or not at all."""
-    logs_in = "sasl" in as_read(conf, "security.protocol").lower()
-    return (as_read(conf, "sasl.username") or None) if logs_in else None
+    return (as_read(conf, "sasl.username") or None) if "sasl" in security_protocol(conf) else None
+
+
+def security_protocol(conf: Mapping[str, Any]) -> str:
+    """In small letters, such as "sasl_ssl"."""
+    return as_read(conf, "security.protocol", "plaintext").lower()
 
 
 def sasl_mechanism(conf: Mapping[str, Any]) -> str:

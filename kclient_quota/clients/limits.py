@@ -14,9 +14,9 @@ from kclient_quota.config import (
     DEFAULT_CLIENT_ID,
     LimitSource,
     QuotaConfig,
-    as_read,
     client_id_of,
     sasl_mechanism,
+    security_protocol,
     user_of,
     whole_number,
 )
@@ -281,14 +281,10 @@ def _told(limit: Any) -> float | None:
 
 def _principal_is_hidden(conf: Mapping[str, Any]) -> bool:
     """Whether the broker derives the user from a certificate or a token, so that we cannot know its name."""
-    protocol = _protocol(conf)
+    protocol = security_protocol(conf)
     if "sasl" in protocol:
         return sasl_mechanism(conf) == "OAUTHBEARER"
     return protocol == "ssl" and any(str(key).startswith("ssl.certificate") for key in conf)
-
-
-def _protocol(conf: Mapping[str, Any]) -> str:
-    return as_read(conf, "security.protocol", "plaintext").lower()
 
 
 class LimitWatch:

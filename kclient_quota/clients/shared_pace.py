@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kclient_quota.clients.limits import Limit
 from kclient_quota.cluster.late_lock import LateLock
-from kclient_quota.config import QuotaConfig, as_read, client_id_of, sasl_mechanism, user_of
+from kclient_quota.config import QuotaConfig, client_id_of, sasl_mechanism, security_protocol, user_of
 from kclient_quota.pacing.neighbours import Need, Neighbours, Part
 from kclient_quota.pacing.pacer import Pacer
 
@@ -244,7 +244,7 @@ def _principal(conf: Mapping[str, Any], ours: QuotaConfig) -> Hashable:
     """
     if ours.user:
         return ours.user
-    protocol = as_read(conf, "security.protocol", "plaintext").lower()
+    protocol = security_protocol(conf)
     if protocol == "plaintext":  # nobody, whatever else is written
         return None
     user = user_of(conf)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kclient_quota.config import as_read, client_id_of, sasl_mechanism
+from kclient_quota.config import as_read, client_id_of, sasl_mechanism, security_protocol
 from kclient_quota.errors import ConfigError
 from kclient_quota.wire.endpoint import ConnectionSettings, Sasl
 from kclient_quota.wire.session import MECHANISMS
@@ -53,7 +53,7 @@ def parse_security(conf: Mapping[str, Any]) -> Security:
     Raises:
         ConfigError: a value cannot be used; the message names the key.
     """
-    protocol = as_read(conf, "security.protocol", "plaintext").lower()
+    protocol = security_protocol(conf)
     if protocol not in PROTOCOLS:
         raise ConfigError(f"security.protocol={protocol!r} is unknown; use one of {', '.join(PROTOCOLS)}")
     tls = _tls_context(conf) if protocol.endswith("ssl") else None

@@ -44,6 +44,19 @@ def world(count: int, listing_ms: int = WAY_MS) -> tuple[RouteFinder, Any, Manua
     return RouteFinder(core, clock, threading.RLock()), cluster, clock, topics, core.brokers
 
 
+def answered_by_nobody(cluster: Any, clock: ManualClock) -> list[int]:
+    """From now on; how long each question has waited."""
+    waits: list[int] = []
+
+    def ask(_topic: str | None, timeout_s: float) -> Any:
+        waits.append(int(timeout_s * 1000))
+        clock.sleep_ms(waits[-1])
+        raise TimeoutError
+
+    cluster.ask_librdkafka = ask
+    return waits
+
+
 def test_many_topics_take_one_answer_and_so_they_do_half_a_minute_later() -> None:
     finder, cluster, clock, topics, brokers = world(300)
     finder.find(cluster, topics)
@@ -163,14 +176,7 @@ def test_a_far_cluster_is_given_longer_once_in_half_a_minute(way_ms: int) -> Non
 
 def test_where_nobody_answers_the_pauses_grow_and_what_waits_goes_out_in_them() -> None:
     finder, cluster, clock, topics, _ = world(1)
-    waits: list[int] = []
-
-    def ask(_topic: str | None, timeout_s: float) -> Any:
-        waits.append(int(timeout_s * 1000))
-        clock.sleep_ms(waits[-1])
-        raise TimeoutError
-
-    cluster.ask_librdkafka = ask
+    waits = answered_by_nobody(cluster, clock)
     while clock.now_ms() < 60_000:
         finder.find(cluster, topics)
         clock.sleep_ms(10)
@@ -219,14 +225,7 @@ def test_as_long_as_no_connection_can_be_made_it_is_asked_now_and_then() -> None
     """librdkafka says so each time that it has tried all of them."""
     finder, cluster, clock, topics, brokers = world(1)
     finder.find(cluster, topics)
-    waits: list[int] = []
-
-    def ask(_topic: str | None, timeout_s: float) -> Any:
-        waits.append(int(timeout_s * 1000))
-        clock.sleep_ms(waits[-1])
-        raise TimeoutError
-
-    cluster.ask_librdkafka = ask
+    waits = answered_by_nobody(cluster, clock)
     began_ms = clock.now_ms()
     while clock.now_ms() - began_ms < 60_000:
         brokers.lose()
