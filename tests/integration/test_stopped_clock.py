@@ -1,7 +1,8 @@
 """Clients and broker in a test that has stopped the clock, as freezegun and `mock.patch("time.monotonic")` do."""
 
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 from unittest import mock
@@ -18,29 +19,38 @@ COUNT = 40
 
 
 @contextmanager
-def stopped() -> Iterator[None]:
-    """Time stands still for whoever asks `time`, and nobody may sleep."""
+def stopped(strangers: Collection[threading.Thread]) -> Iterator[None]:
+    """Time stands still for whoever asks `time`, and nobody may sleep but the threads of others (PySpark has one)."""
+    real_sleep = time.sleep
+
+    def sleep(seconds: float) -> None:
+        if threading.current_thread() not in strangers:
+            raise AssertionError("slept")
+        real_sleep(seconds)
+
     fakes: dict[str, Callable[..., Any]] = {
         "time": lambda: STOPPED_S,
         "monotonic": lambda: STOPPED_S,
         "time_ns": lambda: int(STOPPED_S) * 10**9,
         "monotonic_ns": lambda: int(STOPPED_S) * 10**9,
+        "sleep": sleep,
     }
-    with mock.patch.multiple(time, sleep=mock.Mock(side_effect=AssertionError("slept")), **fakes):
+    with mock.patch.multiple(time, **fakes):
         yield
 
 
 @pytest.fixture(params=["from the beginning", "with the clients"])
 def limited(request: pytest.FixtureRequest) -> Iterator[KafkaBroker]:
     """A broker with a quota, while the clock stands still."""
+    strangers = set(threading.enumerate()) - {threading.current_thread()}
     if request.param == "from the beginning":
-        with stopped(), KafkaBroker(topics={"t": 1}) as broker:
+        with stopped(strangers), KafkaBroker(topics={"t": 1}) as broker:
             broker.set_quota(client_id="app", producer_byte_rate=QUOTA, consumer_byte_rate=QUOTA)
             yield broker
         return
     with KafkaBroker(topics={"t": 1}) as broker:
         broker.set_quota(client_id="app", producer_byte_rate=QUOTA, consumer_byte_rate=QUOTA)
-        with stopped():
+        with stopped(strangers):
             yield broker
 
 
@@ -67,3 +77,21 @@ def test_a_consumer_waits_for_its_quota_and_no_longer(limited: KafkaBroker) -> N
         received += len(consumer.consume(COUNT, 0.5))
     assert consumer.poll(0.05) is None
     consumer.close()
+
+
+def test_a_thread_of_others_goes_on_while_the_clock_stands_still() -> None:
+    go, slept = threading.Event(), threading.Event()
+
+    def run() -> None:
+        go.wait(30)
+        time.sleep(0.001)
+        slept.set()
+
+    stranger = threading.Thread(target=run)
+    stranger.start()
+    with stopped({stranger}):
+        go.set()
+        assert slept.wait(30)
+        with pytest.raises(AssertionError, match="slept"):
+            time.sleep(0.001)
+    stranger.join()
