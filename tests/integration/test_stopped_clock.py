@@ -28,7 +28,7 @@ def stopped(strangers: Collection[threading.Thread]) -> Iterator[None]:
             raise AssertionError("slept")
         real_sleep(seconds)
 
-    fakes: dict[str, Callable[..., Any]] = {
+    fakes: dict[str, Any] = {
         "time": lambda: STOPPED_S,
         "monotonic": lambda: STOPPED_S,
         "time_ns": lambda: int(STOPPED_S) * 10**9,
