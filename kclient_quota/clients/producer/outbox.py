@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, Message
 
+from kclient_quota.clients.producer.gate import Gate
 from kclient_quota.clock import monotonic, sleep
 
 logger = logging.getLogger("kclient_quota")
@@ -136,7 +137,7 @@ class Inbox:
             self.bell.wait(timeout_s)
 
 
-class Outbox:
+class Outbox(Gate):
     """Between the callers of one producer and its sender.
 
     Attributes:
@@ -148,14 +149,8 @@ class Outbox:
         accepted: messages put into `inbox` so far.
         finished: messages that the sender is done with.
         given_up: what its callers wait with no more, until the sender has seen that.
-        is_open: whether nothing limits the producer: its callers go straight to librdkafka.
-        is_watched: whether interceptors or an agent look at each message, or at each report, or somebody waits for the
-            first message's topic: none goes straight.
         is_mixed: librdkafka may have messages that it was given by callers: it calls their callbacks itself, so it is
             served in the application's own calls only.
-        is_spare: whether most of a large quota is not used: callers hand messages to librdkafka themselves, as long as
-            `spare` is above 0.
-        spare: bytes that they may; several of them may each take from it what was left for the others.
         free_bytes: so much of each lane may be put into `inbox` without asking.
         in_flight: messages that librdkafka has from the sender.
         is_running: whether there is a sender.
@@ -174,7 +169,7 @@ class Outbox:
     """
 
     def __init__(self) -> None:
-        self.lock = threading.RLock()
+        super().__init__()
         self.inbox = Inbox()
         self.notices: deque[Callable[[Any, int], object]] = deque(maxlen=MOST_NOTICES)
         self.reports: deque[Report] = deque()
@@ -184,11 +179,7 @@ class Outbox:
         self.accepted = 0
         self.finished = 0
         self.given_up: set[Handed] = set()
-        self.is_open = False
-        self.is_watched = True
         self.is_mixed = False
-        self.is_spare = False
-        self.spare = 0.0
         self.free_bytes: dict[str, int] = {}
         self.in_flight = 0
         self.is_running = False
@@ -240,11 +231,6 @@ class Outbox:
             return False
         self.wake()
         return True
-
-    @property
-    def has_spare(self) -> bool:
-        """Whether callers may hand messages over themselves."""
-        return self.is_spare and self.spare > 0
 
     def spend(self, raw_bytes: int) -> None:
         """A caller has handed a message over himself."""

@@ -16,6 +16,8 @@ from kclient_quota.clients.producer.transaction import Transaction
 from kclient_quota.clock import Clock
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from kclient_quota.clients.producer.beginning import Beginning
     from kclient_quota.clients.producer.hearing import Hearing
     from kclient_quota.clients.producer.sender import Sender
@@ -42,6 +44,10 @@ NOW: Final = 0
 """The timestamp of a message that librdkafka is to give it, when it takes it."""
 
 
+_UNMADE: Final = Outbox()
+_UNMADE.is_open = True
+
+
 class WaitingProducer(CProducer):
     """What stands between a producer's doors and librdkafka."""
 
@@ -58,6 +64,12 @@ class WaitingProducer(CProducer):
     _most_messages: int
     _raises: bool
     _closed: bool
+
+    def __new__(cls, *_args: Any, **_kwargs: Any) -> "Self":
+        """An object that is as good as closed until `__init__()` is called, which a subclass may forget."""
+        made = super().__new__(cls)
+        made._outbox = _UNMADE
+        return made
 
     # What the sender calls ----------------------------------------------------------------------------------------
 
