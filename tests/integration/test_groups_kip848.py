@@ -30,7 +30,7 @@ def impatient():
 
 
 @contextmanager
-def consumer(broker, *topics, protocol="consumer", **config):
+def consumer(broker, *topics, protocol="consumer", on_commit=None, **config):
     made = Consumer(
         {
             "bootstrap.servers": broker.bootstrap_servers,
@@ -39,6 +39,7 @@ def consumer(broker, *topics, protocol="consumer", **config):
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
             "log_level": 0,
+            **({} if on_commit is None else {"on_commit": on_commit}),
             **{key.replace("_", "."): value for key, value in config.items()},
         }
     )
@@ -144,7 +145,7 @@ def test_a_group_changes_its_protocol_when_it_is_empty(broker):
 
 def test_members_move_to_the_other_protocol_and_back_one_by_one(broker):
     old = {"protocol": "classic", "partition_assignment_strategy": "cooperative-sticky", "heartbeat_interval_ms": 100}
-    roll(broker, lambda: consumer(broker, **old), lambda: consumer(broker))
+    roll(broker, lambda told: consumer(broker, on_commit=told, **old), lambda told: consumer(broker, on_commit=told))
 
 
 def test_administration(broker):
