@@ -9,6 +9,7 @@ import signal
 import threading
 from _signal import getsignal  # type: ignore[import-not-found] # signal's makes enumeration's members: 99 us
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from math import isnan
 from threading import Event, Thread
 from typing import Any, Final, SupportsFloat, SupportsIndex
@@ -188,3 +189,25 @@ def inside(calling: dict[int, bool], work: Callable[..., Any], *args: Any) -> An
             calling.pop(ident, None)
         else:
             calling[ident] = outer
+
+
+class Bell:
+    """Rung by anybody, a signal's handler or a destructor among them; heard by one of those who wait.
+
+    `queue.SimpleQueue.get(timeout=...)` would do the same, but in CPython 3.11 waits for ever when its time runs out
+    while another thread takes what came.
+    """
+
+    def __init__(self) -> None:
+        self._silent = threading.Lock()
+        self._silent.acquire()
+
+    def ring(self) -> None:
+        """Wake one who waits, or the next one who would."""
+        if self._silent.locked():
+            with suppress(RuntimeError):  # somebody else has rung just now
+                self._silent.release()
+
+    def wait(self, timeout_s: float) -> None:
+        """Until it has been rung, or not."""
+        self._silent.acquire(timeout=timeout_s)

@@ -16,11 +16,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import repeat, starmap
 from operator import call
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from confluent_kafka import KafkaError, Message
 
-from kclient_quota.clients.producer.gate import Gate
+from kclient_quota.clients.calls import Bell
 from kclient_quota.clock import monotonic, sleep
 
 logger = logging.getLogger("kclient_quota")
@@ -88,28 +88,6 @@ class Handed:
             return False
 
 
-class Bell:
-    """Rung by anybody, a signal's handler or a destructor among them; heard by one of those who wait.
-
-    `queue.SimpleQueue.get(timeout=...)` would do the same, but in CPython 3.11 waits for ever when its time runs out
-    while another thread takes what came.
-    """
-
-    def __init__(self) -> None:
-        self._silent = threading.Lock()
-        self._silent.acquire()
-
-    def ring(self) -> None:
-        """Wake one who waits, or the next one who would."""
-        if self._silent.locked():
-            with suppress(RuntimeError):  # somebody else has rung just now
-                self._silent.release()
-
-    def wait(self, timeout_s: float) -> None:
-        """Until it has been rung, or not."""
-        self._silent.acquire(timeout=timeout_s)
-
-
 class Inbox:
     """What one sender is to do, in order; it alone takes.
 
@@ -137,7 +115,22 @@ class Inbox:
             self.bell.wait(timeout_s)
 
 
-class Outbox(Gate):
+def _followed(name: str) -> Any:
+    """What a caller's flags depend on, which follow."""
+
+    def get(outbox: "Outbox") -> bool:
+        return cast("bool", getattr(outbox, name))
+
+    def put(outbox: "Outbox", it: bool) -> None:
+        with outbox.lock:
+            setattr(outbox, name, it)
+            outbox.goes_straight = outbox._is_open and not outbox._is_watched  # noqa: SLF001 - its own
+            outbox.may_hand_over = outbox._is_spare and not outbox._is_watched  # noqa: SLF001 - its own
+
+    return property(get, put)
+
+
+class Outbox:
     """Between the callers of one producer and its sender.
 
     Attributes:
@@ -149,6 +142,15 @@ class Outbox(Gate):
         accepted: messages put into `inbox` so far.
         finished: messages that the sender is done with.
         given_up: what its callers wait with no more, until the sender has seen that.
+        is_open: whether nothing limits the producer: its callers go straight to librdkafka.
+        is_watched: whether interceptors or an agent look at each message, or at each report, or somebody waits for the
+            first message's topic: none goes straight.
+        is_spare: whether most of a large quota is not used: callers hand messages to librdkafka themselves, as long as
+            `spare` is above 0.
+        spare: bytes that they may; several of them may each take from it what was left for the others.
+        goes_straight: open, and not watched: to look at more than this would be a good part of a call.
+        may_hand_over: spare, and not watched.
+        polls_straight: whether nobody stands before librdkafka's own `poll()`.
         is_mixed: librdkafka may have messages that it was given by callers: it calls their callbacks itself, so it is
             served in the application's own calls only.
         free_bytes: so much of each lane may be put into `inbox` without asking.
@@ -168,8 +170,15 @@ class Outbox(Gate):
         calling: threads that are in a callback of the application's; True for those inside librdkafka, too.
     """
 
+    is_open: bool = _followed("_is_open")
+    is_watched: bool = _followed("_is_watched")
+    is_spare: bool = _followed("_is_spare")
+
     def __init__(self) -> None:
-        super().__init__()
+        self.lock = threading.RLock()
+        self._is_open, self._is_watched, self._is_spare = False, True, False
+        self.spare = 0.0
+        self.goes_straight = self.may_hand_over = self.polls_straight = False
         self.inbox = Inbox()
         self.notices: deque[Callable[[Any, int], object]] = deque(maxlen=MOST_NOTICES)
         self.reports: deque[Report] = deque()
@@ -231,6 +240,11 @@ class Outbox(Gate):
             return False
         self.wake()
         return True
+
+    @property
+    def has_spare(self) -> bool:
+        """Whether callers may hand messages over themselves."""
+        return self._is_spare and self.spare > 0
 
     def spend(self, raw_bytes: int) -> None:
         """A caller has handed a message over himself."""

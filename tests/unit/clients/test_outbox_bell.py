@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from kclient_quota.clients.producer.outbox import Bell, Inbox, Outbox
+from kclient_quota.clients.calls import Bell
+from kclient_quota.clients.producer.outbox import Inbox, Outbox
 
 
 def seconds(work: Callable[[], object]) -> float:
