@@ -354,6 +354,10 @@ CAUSES: dict[str, tuple[str, str]] = {
         "the cluster did not tell the quota; the message says why",
         "grant DESCRIBE_CONFIGS on the cluster, or give the limit by hand (`producer_byte_rate`, `consumer_byte_rate`)",
     ),
+    "The quota of this client could not be asked for again": (
+        "brokers are away, or the right to ask has been taken; the message says why",
+        "nothing while brokers are away; otherwise grant DESCRIBE_CONFIGS on the cluster",
+    ),
     "Client %r has to learn its quota": (
         "a throttle has come, and nobody has told the quota: asking was refused or switched off",
         "grant the client's principal DESCRIBE_CONFIGS on the cluster and leave `quota.limit.source` at `auto`, or give the limit by hand: "

@@ -162,7 +162,8 @@ class LimitFinder:
         ask: how the cluster is asked; None: on the connection that all clients of this process share.
 
     Attributes:
-        found: what was found last.
+        found: what is known: an unanswered question changes nothing.
+        is_away: whether the cluster has not answered the last question.
 
     Raises:
         ConfigError: client.quota.callback.class cannot be loaded.
@@ -181,14 +182,17 @@ class LimitFinder:
         self.close, self.rest = shared.close, shared.rest
         self._said_denied = False
         self.found = UNKNOWN
+        self.is_away = False
 
     def find(self, deadline_ms: int | None = None, *, fresh_ms: int = 0) -> Limit:
         """The limit as it stands now, or `fresh_ms` ago.
 
         Takes up to `deadline_ms` when the cluster is asked; None: as long as a client's constructor waits.
         """
-        self.found = self._find(deadline_ms, fresh_ms)
-        return self.found
+        found = self._find(deadline_ms, fresh_ms)
+        if found.known:
+            self.found = found
+        return found
 
     def _find(self, deadline_ms: int | None, fresh_ms: int) -> Limit:
         deadline_ms = ASK_DEADLINE_MS if deadline_ms is None else deadline_ms
@@ -235,15 +239,25 @@ class LimitFinder:
             return UNKNOWN
         conf = {**self._conf, "client.id": ASKS_AS}
         answer = self._ask(conf, user, self._client_id(), deadline_ms, fresh_ms=fresh_ms)
+        self.is_away = answer.is_away
         if answer.denied is not None:
-            if not self._said_denied:
-                self._said_denied = True
-                logger.info("The quota of this client is learnt from throttle times: %s", answer.denied)
+            self._say_denied(answer.denied)
             return UNKNOWN
+        self._said_denied = False
         rate = getattr(answer, self._byte_rate_key)
         return Limit(
             rate, answer.request_percentage, LimitSource.CLUSTER, answer.decided_by, answer.samples, answer.window_ms
         )
+
+    def _say_denied(self, why: str) -> None:
+        """Once, until the cluster tells again."""
+        if self._said_denied:
+            return
+        self._said_denied = True
+        if self.found.known:
+            logger.info("The quota of this client could not be asked for again, and stays as it is: %s", why)
+        else:
+            logger.info("The quota of this client is learnt from throttle times: %s", why)
 
     def _principal(self) -> str | None:
         return self._ours.user or user_of(self._conf)
@@ -301,11 +315,12 @@ class LimitWatch:
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._has_failed = False
-        self._longest_ms = self._period_ms = CALLBACK_PERIOD_MS if finder.has_callback else REFRESH_MS
+        self._longest_ms = CALLBACK_PERIOD_MS if finder.has_callback else REFRESH_MS
+        self._period_ms = CHANGED_MS if finder.is_away else self._longest_ms
         self._thread = threading.Thread(target=self._run, name="kclient-quota-limit", daemon=True)
 
     def start(self) -> None:
-        """Begin; the first question comes after a minute, as the client's constructor asked already."""
+        """Begin; the first question comes after a minute, or a second if the client's constructor was not answered."""
         has_started(self._thread.start, "ask for a client's quota again")
 
     def ask_soon(self) -> None:
@@ -340,7 +355,6 @@ class LimitWatch:
             self._has_failed = True
             return True
         self._has_failed = False
-        # An unanswered question changes nothing: what was known before still holds.
         if limit.known:
             if limit != before:  # it may do so again, as where somebody is trying what is right
                 self._period_ms = min(CHANGED_MS, self._longest_ms)

@@ -245,8 +245,10 @@ class PacedShareConsumer(CShareConsumer, TelemetryMethods):
     def set_sasl_credentials(self, username: str, password: str) -> None:
         """As confluent_kafka's; telemetry and questions about quotas follow."""
         super().set_sasl_credentials(username, password)
-        if log_in_as(self._asks_with, username, password):
+        is_another = log_in_as(self._asks_with, username, password)
+        if is_another:
             self._pace = self._pace_of_user(self._limit)
+        if is_another or not self._limit.known:
             self._ask_soon()
         self._renew_telemetry(username, password)
 

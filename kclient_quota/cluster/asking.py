@@ -22,7 +22,8 @@ REST_MS: Final = 1_000
 """A connection is closed when nobody has asked anything for so long: brokers count them (`max.connections`,
 `max.connections.per.ip`, what a vendor sells), and the next question is mostly a minute away. Until then it serves all
 clients that a process makes when it starts."""
-_CONNECTING: Final = ("bootstrap.", "metadata.broker.list", "security.", "sasl.", "ssl.", "oauth", "enable.ssl")
+_ADDRESSES: Final = "bootstrap.", "metadata.broker.list", "broker.address.family"
+_CONNECTING: Final = (*_ADDRESSES, "security.", "sasl.", "ssl.", "oauth", "enable.ssl")
 
 
 class Asking:
@@ -52,7 +53,8 @@ class Asking:
         """
         called_ms = self._clock.now_ms()
         if not self._turn.acquire(timeout=deadline_ms / 1000):
-            return EffectiveLimits(denied=f"other clients of this process have been asking for {deadline_ms} ms")
+            text = f"other clients of this process have been asking for {deadline_ms} ms"
+            return EffectiveLimits(denied=text, is_away=True)
         try:
             asked_ms = self._clock.now_ms()
             self._said = {key: said for key, said in self._said.items() if asked_ms - said[0] < FORGET_MS}

@@ -14,7 +14,7 @@ from kclient_quota.cluster.client import ClusterClient
 from kclient_quota.cluster.configs import QUOTA_WINDOW_NUM, QUOTA_WINDOW_SIZE_SECONDS, ResourceType, window_of
 from kclient_quota.cluster.configs import describe_request as describe_configs_request
 from kclient_quota.cluster.quotas import DEFAULT_ENTITY, EXACT, Component, describe_request, read_description
-from kclient_quota.errors import KclientQuotaError
+from kclient_quota.errors import ClusterError, KclientQuotaError
 from kclient_quota.quota.entity import (
     CLIENT_ID,
     CONSUMER_BYTE_RATE,
@@ -25,7 +25,7 @@ from kclient_quota.quota.entity import (
     ClientQuotaEntity,
 )
 from kclient_quota.quota.resolution import Level, levels
-from kclient_quota.wire.error_codes import ErrorCode
+from kclient_quota.wire.error_codes import RETRIABLE, ErrorCode
 from kclient_quota.wire.messages import MetadataRequest
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ class EffectiveLimits:
         samples: `quota.window.num` of the brokers, Kafka's default where it may not be read.
         window_ms: `quota.window.size.seconds` of the brokers, in milliseconds; as above.
         denied: why nothing is known, or None; the limits are then None, too.
+        is_away: whether nobody has answered, or not yet, so that it is worth asking again soon.
     """
 
     producer_byte_rate: float | None = None
@@ -60,6 +61,7 @@ class EffectiveLimits:
     samples: int = DEFAULT_SAMPLES
     window_ms: int = DEFAULT_WINDOW_MS
     denied: str | None = None
+    is_away: bool = False
 
     @property
     def decided_by(self) -> str | None:
@@ -100,10 +102,12 @@ def ask_limit(
         end_ms = clock.now_ms() + deadline_ms
         entries = _entries(client, user or ANONYMOUS, client_id, deadline_ms)
         samples, window_ms = _window(client, end_ms - clock.now_ms())
+    except ClusterError as error:
+        return EffectiveLimits(denied=str(error), is_away=error.error_code is None or error.error_code in RETRIABLE)
     except KclientQuotaError as error:
         return EffectiveLimits(denied=str(error))
     except Exception as error:  # noqa: BLE001 - an application's oauth_cb may raise anything, and the client must start
-        return EffectiveLimits(denied=f"asking the cluster failed: {type(error).__name__}: {error}")
+        return EffectiveLimits(denied=f"asking the cluster failed: {type(error).__name__}: {error}", is_away=True)
     return resolve(entries, user or ANONYMOUS, client_id, samples=samples, window_ms=window_ms)
 
 

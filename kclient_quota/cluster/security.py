@@ -6,6 +6,7 @@ The keys are librdkafka's and mean what they mean there, so that a client's own 
 from __future__ import annotations
 
 import os
+import socket
 import ssl
 import tempfile
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ DEFAULT_PORT = 9092
 PROTOCOLS = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
 _LAST_PORT = 65535
 _KEYSTORES = ("ssl.keystore.location", "ssl_certificate", "ssl_key", "ssl_ca", "ssl.engine.location", "ssl.providers")
+_FAMILIES = {"any": socket.AF_UNSPEC, "v4": socket.AF_INET, "v6": socket.AF_INET6}
 _TRUE = ("true", "1", "t", "yes", "on")
 _FALSE = ("false", "0", "f", "no", "off")
 
@@ -36,15 +38,17 @@ class Security:
         client_id: sent with every request.
         tls: context, or None for plain TCP.
         sasl: how to log in, or None.
+        family: which of a host's addresses count, as Python's sockets have it.
     """
 
     client_id: str
     tls: ssl.SSLContext | None
     sasl: Sasl | None
+    family: int
 
     def settings(self, host: str, port: int) -> ConnectionSettings:
         """Settings for one broker."""
-        return ConnectionSettings(host, port, self.client_id, self.tls, self.sasl)
+        return ConnectionSettings(host, port, self.client_id, self.tls, self.sasl, family=self.family)
 
 
 def parse_security(conf: Mapping[str, Any]) -> Security:
@@ -58,7 +62,10 @@ def parse_security(conf: Mapping[str, Any]) -> Security:
         raise ConfigError(f"security.protocol={protocol!r} is unknown; use one of {', '.join(PROTOCOLS)}")
     tls = _tls_context(conf) if protocol.endswith("ssl") else None
     sasl = _sasl(conf) if protocol.startswith("sasl") else None
-    return Security(client_id_of(conf), tls, sasl)
+    family = as_read(conf, "broker.address.family", "any").lower()
+    if family not in _FAMILIES:
+        raise ConfigError(f"broker.address.family={family!r} is unknown; use one of {', '.join(_FAMILIES)}")
+    return Security(client_id_of(conf), tls, sasl, _FAMILIES[family])
 
 
 def parse_bootstrap_servers(conf: Mapping[str, Any]) -> list[tuple[str, int]]:

@@ -221,9 +221,11 @@ class Connection:
         """Addresses of the host; on a thread of its own, because the system's resolver knows no deadline."""
         answer: Queue[Any] = Queue()
 
+        where = self.settings
+
         def look_up() -> None:
             try:
-                answer.put(socket.getaddrinfo(self.settings.host, self.settings.port, type=socket.SOCK_STREAM))
+                answer.put(socket.getaddrinfo(where.host, where.port, where.family, socket.SOCK_STREAM))
             except (OSError, UnicodeError) as error:  # a label that is empty, too long or not to be encoded
                 answer.put(error)
 

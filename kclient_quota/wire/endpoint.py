@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import socket
 import ssl
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -55,6 +56,7 @@ class ConnectionSettings:
         tls: context for TLS, None for plain TCP.
         sasl: how to log in, None for not at all.
         max_frame_bytes: longer responses are refused.
+        family: which of the host's addresses count: AF_INET, AF_INET6, or AF_UNSPEC for all.
     """
 
     host: str
@@ -63,6 +65,7 @@ class ConnectionSettings:
     tls: ssl.SSLContext | None = None
     sasl: Sasl | None = None
     max_frame_bytes: int = MAX_FRAME_BYTES
+    family: int = socket.AF_UNSPEC
 
     @property
     def peer(self) -> str:

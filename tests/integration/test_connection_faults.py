@@ -317,6 +317,20 @@ def test_a_name_of_which_the_first_address_is_dead(monkeypatch):
             Connection(ConnectionSettings("one", settings.port), SYSTEM_CLOCK).open(timeout_ms=300)
 
 
+def test_an_address_of_the_other_family_is_none_of_the_broker_s():
+    """`broker.address.family`: somebody else may listen there."""
+
+    def answering(peer):
+        answer_versions(peer)
+        peer.recv(1)
+
+    with broker(answering) as settings:
+        with pytest.raises(ClusterError, match="does not resolve"):
+            Connection(replace(settings, family=socket.AF_INET6), SYSTEM_CLOCK).open(timeout_ms=4_000)
+        with Connection(replace(settings, family=socket.AF_INET), SYSTEM_CLOCK).open(timeout_ms=4_000) as connection:
+            assert connection.versions
+
+
 def test_closed_by_another_thread_while_it_is_opened(monkeypatch):
     connect = Connection._connect
 

@@ -37,6 +37,26 @@ def test_the_quota_of_another_user_is_asked_for_at_once(client: Callable[..., Pr
             assert sum(seen.api_key == DESCRIBE_CLIENT_QUOTAS for seen in cluster.requests) == asked, "no other user"
 
 
+@pytest.mark.parametrize("client", [Producer, Consumer])
+def test_who_is_let_in_with_a_renewed_password_asks_at_once(client: Callable[..., Producer | Consumer]) -> None:
+    """Until then nobody had told it its quota."""
+    with EmbeddedBroker(topics={"t": 1}, users={"app": "renewed"}) as cluster:
+        cluster.set_quota(user="app", producer_byte_rate=1_000_000, consumer_byte_rate=1_000_000)
+        conf = {
+            "bootstrap.servers": cluster.sasl_bootstrap_servers,
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": "app",
+            "sasl.password": "expired",
+            **({} if client is Producer else {"group.id": "g"}),
+            "log_level": 0,
+        }
+        with client(conf) as made:
+            assert limit_of(made, lambda limit: True) is None
+            made.set_sasl_credentials("app", "renewed")
+            assert limit_of(made, lambda limit: limit is not None) == 1_000_000
+
+
 def limit_of(client: Producer | Consumer, is_so: Callable[[float | None], bool]) -> float | None:
     """What it knows, as soon as that is so, or after a while."""
     end = time.monotonic() + 20

@@ -251,8 +251,10 @@ class PacedConsumer(Storing, TelemetryMethods):
     def set_sasl_credentials(self, username: str, password: str) -> None:
         """Log in with these from the next connection on; another user's quota is asked for at once."""
         super().set_sasl_credentials(username, password)
-        if log_in_as(self._asks_with, username, password):
+        is_another = log_in_as(self._asks_with, username, password)
+        if is_another:
             self._neighbours.shared = self._limit_of_user()
+        if is_another or not self._core.limit.known:  # nobody has told it, as these were refused, maybe
             self._ask_soon()
         self._renew_telemetry(username, password)
 

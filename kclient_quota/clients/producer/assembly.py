@@ -128,15 +128,16 @@ class Parts:
         self.hearing.is_followed = pace.has
         return pace
 
-    def follow_user(self) -> None:
-        """`ask_conf` has another user, as whom a broker counts the producer from now on: ask for that one's quota."""
+    def follow_user(self, *, is_another: bool) -> None:
+        """`ask_conf` has other credentials: ask for the quota of another user, and for one that nobody has told yet."""
         core = self.sender.core
-        with self.sender.lock:
-            self._pace = pace = self._pace_of_user()
-            core.turns = pace
-            for broker in core.brokers:
-                broker.queue.pace.move_to(_pacer(pace, broker.number, core.limit))
-        if self.hearing.ask_soon is not None:
+        if is_another:
+            with self.sender.lock:
+                self._pace = pace = self._pace_of_user()
+                core.turns = pace
+                for broker in core.brokers:
+                    broker.queue.pace.move_to(_pacer(pace, broker.number, core.limit))
+        if self.hearing.ask_soon is not None and (is_another or not core.limit.known):
             self.hearing.ask_soon()
 
     def configuration(self) -> dict[str, Any]:

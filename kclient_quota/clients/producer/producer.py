@@ -333,8 +333,7 @@ class PacedProducer(TakingProducer, TelemetryMethods):
     def set_sasl_credentials(self, username: str, password: str) -> None:
         """Log in with these from the next connection on; another user's quota is asked for at once."""
         super().set_sasl_credentials(username, password)
-        if log_in_as(self._ask_conf, username, password):
-            self._follow_user()
+        self._follow_user(is_another=log_in_as(self._ask_conf, username, password))
         self._renew_telemetry(username, password)
 
     @contextmanager

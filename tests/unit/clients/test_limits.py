@@ -154,6 +154,35 @@ def test_denied_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
     assert caplog.text.count("DESCRIBE_CONFIGS") == 1
 
 
+def test_what_was_known_stays_while_nobody_answers_and_each_time_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    ask, seen = Asked(EffectiveLimits(producer_byte_rate=9)), list[Limit]()
+    finds = finder({}, ask)
+    finds.find()
+    watch = LimitWatch(finds, seen.append)
+    told, away = ask.answer, EffectiveLimits(denied="nobody is there", is_away=True)
+    for ask.answer in (away, away, told, away, told):
+        watch.check(asked=False)
+    assert (finds.found.byte_rate, [limit.byte_rate for limit in seen]) == (9, [9, 9])
+    text = "The quota of this client could not be asked for again, and stays as it is: nobody is there"
+    assert [record.getMessage() for record in caplog.records] == [text] * 2
+
+
+def test_who_was_not_answered_asks_again_soon_and_who_was_refused_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[int] = []
+
+    class Watch(LimitWatch):
+        def _sleep(self) -> None:
+            slept.append(self._period_ms)
+            self._stop.set()
+
+    for is_away in (True, False):
+        finds = finder({}, Asked(EffectiveLimits(denied="no", is_away=is_away)))
+        finds.find()
+        Watch(finds, lambda _: None)._run()
+    assert slept == [limits.CHANGED_MS, limits.REFRESH_MS]
+
+
 def test_a_watch_answers_when_told_to_and_stops() -> None:
     ask = Asked(EffectiveLimits(producer_byte_rate=9))
     answered = threading.Event()

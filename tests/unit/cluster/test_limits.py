@@ -76,4 +76,4 @@ def test_asking_never_raises(conf, reason):
     assert limits.denied is not None
     assert reason in limits.denied
     assert (limits.producer_byte_rate, limits.samples, limits.window_ms) == (None, 11, 1000)
-    assert limits == EffectiveLimits(denied=limits.denied)
+    assert limits == EffectiveLimits(denied=limits.denied, is_away="did not accept" in reason)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 
 import pytest
@@ -28,6 +29,23 @@ def make_pem(password=None):
 def test_addresses(text, addresses):
     assert parse_bootstrap_servers({"bootstrap.servers": text}) == addresses
     assert parse_bootstrap_servers({"metadata.broker.list": text}) == addresses
+
+
+@pytest.mark.parametrize(
+    ("conf", "family"),
+    [
+        ({}, socket.AF_UNSPEC),
+        ({"broker.address.family": "v4"}, socket.AF_INET),
+        ({"broker.address.family": "v6"}, socket.AF_INET6),
+    ],
+)
+def test_only_addresses_of_the_family_that_librdkafka_uses(conf, family):
+    assert parse_security(conf).settings("localhost", 9092).family == family
+
+
+def test_no_such_family():
+    with pytest.raises(ConfigError, match=r"broker\.address\.family='v5' is unknown; use one of any, v4, v6"):
+        parse_security({"broker.address.family": "v5"})
 
 
 @pytest.mark.parametrize("text", ["a:b", ":9092", "[::1", "a:0", "a:65536", "a:-1"])
