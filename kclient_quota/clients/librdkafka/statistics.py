@@ -54,6 +54,7 @@ class StatisticsReader:
 
     def __init__(self) -> None:
         self._last: dict[str, tuple[int, ...]] = {}
+        self._names: dict[str, str] = {}
         self._fetches: dict[str, int] = {}
         self._node_ids: dict[str, int] = {}
         self._messages = (0, 0)
@@ -76,6 +77,7 @@ class StatisticsReader:
         for broker in brokers.values():
             if broker["nodeid"] >= 0:
                 self._node_ids[broker["nodename"]] = broker["nodeid"]
+                self._note_name(broker, brokers)
         return [delta for broker in brokers.values() if (delta := self._delta(broker)) is not None]
 
     def messages(self, statistics: Mapping[str, Any]) -> tuple[int, int]:
@@ -87,6 +89,16 @@ class StatisticsReader:
     def node_id(self, address: str) -> int | None:
         """The id of the broker at "host:port", or None when it was never seen."""
         return self._node_ids.get(address)
+
+    def _note_name(self, broker: Mapping[str, Any], brokers: Mapping[str, Any]) -> None:
+        """A broker that has moved to another address goes on counting under another name."""
+        name = broker["name"]
+        connection = name.replace(broker["nodename"], "")
+        before, self._names[connection] = self._names.get(connection, name), name
+        if name not in self._last and before not in brokers and before in self._last:
+            self._last[name] = self._last.pop(before)
+            if before in self._fetches:
+                self._fetches[name] = self._fetches.pop(before)
 
     def _delta(self, broker: dict[str, Any]) -> BrokerDelta | None:
         node_id = broker["nodeid"]

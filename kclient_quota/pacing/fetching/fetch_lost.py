@@ -22,7 +22,7 @@ class LostFetches:
 
     def __init__(self) -> None:
         self.by_broker: dict[int, int] = {}
-        self._cut: dict[str, int] = {}
+        self._cut: dict[int | str, int] = {}
 
     @property
     def total(self) -> int:
@@ -40,12 +40,16 @@ class LostFetches:
         """
         left = min(CUT * (batch_bytes if batch_bytes < inf else BATCH_BYTES), fetch_bytes / 2)
         for name, broker in statistics.get("brokers", {}).items():
-            cut = int(broker.get("rxpartial", 0))
-            before = self._cut.get(name, 0)
-            self._cut[name] = cut
-            if broker["nodeid"] >= 0:
-                # A connection that librdkafka made anew starts from zero again.
-                self.add(broker["nodeid"], (cut - before if cut >= before else cut) * left)
+            node_id, cut = broker["nodeid"], int(broker.get("rxpartial", 0))
+            if broker.get("source") == "logical":
+                continue  # nothing is fetched from a coordinator's
+            if node_id < 0:
+                self._cut[name] = cut
+                continue
+            before = self._cut.get(node_id, self._cut.get(name, 0))
+            self._cut[node_id] = cut
+            # A connection that librdkafka made anew starts from zero again; one to another address goes on counting.
+            self.add(node_id, (cut - before if cut >= before else cut) * left)
 
     def add(self, broker: int, nbytes: float) -> None:
         """So much of what this broker has sent is thrown away."""

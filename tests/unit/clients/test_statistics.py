@@ -42,6 +42,28 @@ def test_a_connection_made_anew_starts_from_zero() -> None:
     assert (delta.responses, delta.requests) == (2, 3)
 
 
+def test_a_broker_that_moves_to_another_address_goes_on_counting() -> None:
+    """As one whose `advertised.listeners` are others after a restart: all that it was ever sent counted at once."""
+    reader = StatisticsReader()
+    reader.read(event(broker(tx=70, txbytes=7_000_000, rx=70, req={"Fetch": 50}), broker("GroupCoordinator", 1, rx=9)))
+    deltas = reader.read(
+        event(
+            broker("h:2/1", 1, "h:2", tx=75, txbytes=7_000_600, rx=74, req={"Fetch": 53}),
+            broker("GroupCoordinator", 1, "h:2", rx=10),
+        )
+    )
+    assert [(delta.request_bytes, delta.responses, delta.fetches) for delta in deltas] == [(600, 4, 3), (0, 1, 1)]
+    (back,) = reader.read(event(broker(tx=76, txbytes=7_000_700, rx=75)))
+    assert (back.name, back.request_bytes) == ("h:1/1", 100)
+
+
+def test_one_that_is_made_anew_at_another_address_beside_the_old_one_does_not() -> None:
+    reader = StatisticsReader()
+    old, new = broker(txbytes=500), broker("h:2/1", 1, "h:2", txbytes=900)
+    seen = [event(old), event(old, new), event(new, old), event({**new, "txbytes": 990})]
+    assert [[delta.request_bytes for delta in reader.read(each)] for each in seen] == [[500], [0, 900], [0, 0], [90]]
+
+
 def fetches(*found: tuple[int, int, int]) -> list[int]:
     """What is told of responses, requests that wait for theirs, and fetches sent, event by event."""
     reader = StatisticsReader()

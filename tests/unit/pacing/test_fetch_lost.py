@@ -35,6 +35,15 @@ def test_a_connection_made_anew_counts_from_zero():
     assert lost.by_broker == {1: 38 + 8}
 
 
+def test_a_broker_that_moves_to_another_address_goes_on_counting():
+    lost = LostFetches()
+    for name, cut in (("h:1/1", 4), ("h:2/1", 5)):
+        coordinator = {"nodeid": 1, "source": "logical", "rxpartial": 0}
+        brokers = {name: {"nodeid": 1, "source": "learned", "rxpartial": cut}, "GroupCoordinator": coordinator}
+        lost.on_statistics({"brokers": brokers}, 250_000, 1_000)
+    assert lost.total == 5 * 750
+
+
 def test_what_is_forgotten_is_added_to_its_broker_and_nothing_adds_nothing():
     lost = LostFetches()
     lost.add(3, 0)
