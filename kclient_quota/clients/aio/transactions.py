@@ -78,7 +78,7 @@ class AIOTransactions(confluent_kafka.aio.AIOProducer):
         era = self._producer.open_era
         await self._abort_overdue()
         if await self.flush(*args):
-            text = "commit_transaction: messages still wait for the quota; try again"
+            text = "commit_transaction: messages still wait for the quota, or for a broker; try again"
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, text, retriable=True))  # noqa: SLF001 - its name
         await self._abort_overdue()
         await self._insist(era)

@@ -136,7 +136,7 @@ class TransactingProducer(WaitingProducer):
             if self._outbox.has_sender:
                 self._tell_sender(lambda sender: sender.end_transaction())
             if self._deliver(deadline_ms):
-                text = "commit_transaction: messages still wait for the quota; try again"
+                text = "commit_transaction: messages still wait for the quota, or for a broker; try again"
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT, text, retriable=True))  # noqa: SLF001 - its name
             self._transaction.insist_on_all()
         self._inside(super().commit_transaction, self._left_s(deadline_ms))
