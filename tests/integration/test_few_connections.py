@@ -48,6 +48,27 @@ def test_a_consumer_reads_where_one_connection_is_allowed_beside_its_coordinator
         consumer.close()
 
 
+def test_a_second_producers_messages_come_before_its_telemetry_asks(monkeypatch):
+    """Of twenty made at once under `connection_creation_rate` the last delivered after 14 s in place of 2."""
+    monkeypatch.setattr("kclient_quota.clients.telemetry.reporter.NOT_ALONE_MS", 3_600_000, raising=False)
+    with EmbeddedBroker(topics={"t": 1}) as cluster:
+
+        def asked(client_id):
+            return [seen.api_name for seen in cluster.requests if seen.client_id == client_id]
+
+        def make(client_id):
+            return Producer({"bootstrap.servers": cluster.bootstrap_servers, "client.id": client_id})
+
+        with make("first") as first, make("second") as second:
+            assert first.client_instance_id(60)
+            second.produce("t", b"x")
+            assert not second.flush(60)
+            assert "Produce" in asked("second")
+            assert "GetTelemetrySubscriptions" not in asked("second")
+            assert second.client_instance_id(60), "whoever asks for it does not wait"
+            assert "GetTelemetrySubscriptions" in asked("second")
+
+
 def test_an_applications_random_numbers_are_its_own():
     random.seed(13)
     with EmbeddedBroker(brokers=3, topics={"t": 1}) as cluster:

@@ -34,6 +34,12 @@ CLOSE_MS: Final = 1_000
 ABANDON_MS: Final = 10_000
 """The same after a destructor, which waits for nothing."""
 
+NOT_ALONE_MS: Final = 1_000
+"""How long the first question of a client waits that is not the only one of its process. Brokers count how many
+connections an address opens (`connection_creation_rate`, what a vendor allows): of twenty clients that are made at once
+those for telemetry took the places of librdkafka's own, which then waited for a window to pass. A program that has one
+client, and ends within a second, has been asked what it is to push."""
+
 _GROWING: Final = ("-total", "-count")
 
 
@@ -85,7 +91,8 @@ class ClientTelemetry:
     def start(self) -> None:
         """Begin, in a thread; nothing is waited for."""
         self._throttles = self._throttle_times()
-        self._runner.start()
+        is_alone = not _running
+        self._runner.start(after_ms=0 if is_alone else NOT_ALONE_MS)
         _running.add(self)
 
     def set_sasl_credentials(self, username: str, password: str) -> None:

@@ -88,10 +88,16 @@ class TelemetryRunner:
         self._asleep.acquire()
         self._identified = threading.Event()
         self._client_instance_id: UUID | None = None
+        self._after_ms = 0
         self._close_deadline_ms: int | None = None
 
-    def start(self) -> None:
-        """Begin; once only."""
+    def start(self, *, after_ms: int = 0) -> None:
+        """Begin; once only.
+
+        Args:
+            after_ms: before a broker is asked for the first time; whoever waits for the client's id ends that.
+        """
+        self._after_ms = after_ms
         self._thread.start()
 
     def client_instance_id(self, timeout_ms: int) -> UUID | None:
@@ -102,6 +108,8 @@ class TelemetryRunner:
         """
         if timeout_ms < 0:
             raise ValueError("The timeout cannot be negative.")
+        if timeout_ms > 0:
+            self._wake()
         self._identified.wait(timeout_ms / 1000)
         return self._client_instance_id
 
@@ -121,8 +129,7 @@ class TelemetryRunner:
         """As `close`, but waits for nothing; may be called by a destructor."""
         if self._close_deadline_ms is None:
             self._close_deadline_ms = self._clock.now_ms() + max(timeout_ms, 0)
-        with suppress(RuntimeError):  # it has been woken already
-            self._asleep.release()
+        self._wake()
         if self._client_instance_id is None:
             self._transport.close()
 
@@ -164,8 +171,12 @@ class TelemetryRunner:
         if self._client_instance_id is not None:
             self._identified.set()
 
+    def _wake(self) -> None:
+        with suppress(RuntimeError):  # it has been woken already
+            self._asleep.release()
+
     def _run(self) -> None:
-        wait_ms: int | None = 0
+        wait_ms: int | None = self._after_ms
         while wait_ms is not None:
             if wait_ms > 0:
                 self._asleep.acquire(timeout=min(wait_ms / 1000, threading.TIMEOUT_MAX))

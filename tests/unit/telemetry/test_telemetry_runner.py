@@ -141,6 +141,25 @@ def test_as_a_thread():
     assert broker.closed.is_set()
 
 
+HOUR_MS = 3_600_000
+
+
+def test_whoever_begins_later_has_asked_nobody_when_it_is_closed_before():
+    transport = Scripted(SUBSCRIPTION)
+    _, runner = runner_with(transport, SystemTelemetryClock())
+    runner.start(after_ms=HOUR_MS)
+    assert runner.client_instance_id(0) is None
+    assert runner.close(60_000)
+    assert transport.requests == []
+
+
+def test_whoever_wants_to_know_the_id_does_not_wait_for_that():
+    _, runner = runner_with(Broker(), SystemTelemetryClock())
+    runner.start(after_ms=HOUR_MS)
+    assert runner.client_instance_id(60_000) == ID
+    assert runner.close(60_000)
+
+
 class Silent:
     """Answers the first fetches that it is told to, then nothing until it is closed."""
 
