@@ -4,7 +4,7 @@ How large they are is seen while each fetch brings one of them, so that is how e
 nobody could tell how much of them is cut off.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from math import inf
@@ -44,6 +44,34 @@ PATIENCE: Final = 8
 """Statistics in a row that must say so: two seconds, longer than what was prefetched at first takes to come."""
 
 
+class Distance:
+    """How far one broker is: the shortest round trip, but of the last seconds only, as a way may become longer.
+
+    Attributes:
+        ms: that; infinite as long as it is not known.
+    """
+
+    def __init__(self) -> None:
+        self.ms = self._lately_ms = inf
+        self._looked_ms = 0
+
+    def see(self, shortest_ms: float, elapsed_ms: int, *, is_behind: bool) -> None:
+        """Learn from statistics.
+
+        Args:
+            shortest_ms: the shortest round trip since the last ones.
+            elapsed_ms: how long that is ago.
+            is_behind: whether the broker answers at once. Where it has nothing, fetches wait for messages, and what
+                they took says at most how far it is.
+        """
+        if is_behind:
+            self._lately_ms = min(self._lately_ms, shortest_ms)
+            self._looked_ms += elapsed_ms
+        self.ms = min(self.ms, shortest_ms)
+        if self._looked_ms >= STAY_MS:
+            self.ms, self._lately_ms, self._looked_ms = self._lately_ms, inf, 0
+
+
 class Sizing:
     """Of one consumer.
 
@@ -59,7 +87,7 @@ class Sizing:
         self.sizes = sizes
         self._stays_until_ms = now_ms
         self._round_trip_ms = float(ROUND_TRIP_MS)
-        self._nearest_ms: dict[int, float] = {}  # the shortest round trip to each broker
+        self._distances: defaultdict[int, Distance] = defaultdict(Distance)  # of each broker
         self._totals: dict[int, tuple[int, int]] = {}  # bytes and responses by broker, at the last statistics
         self._bytes = self._batches = 0.0  # received lately, one batch in each response
         self._looks = 0
@@ -82,8 +110,8 @@ class Sizing:
         """
         fetched_from = Counter(seen.leaders.values())
         self._partitions = max(fetched_from.values(), default=1)
-        self._measure(statistics)
-        known = [self._nearest_ms[node] for node in fetched_from if node in self._nearest_ms]
+        self._measure(statistics, elapsed_ms)
+        known = [self._distances[node].ms for node in fetched_from if node in self._distances]
         if known:
             self._round_trip_ms = max(known)
         before, self._totals = self._totals, dict(seen.received)
@@ -100,18 +128,19 @@ class Sizing:
             self._received_per_s = received * 1000.0 / elapsed_ms
             self._responses_per_s = responses * 1000.0 / elapsed_ms
 
-    def _measure(self, statistics: Mapping[str, Any]) -> None:
+    def _measure(self, statistics: Mapping[str, Any], elapsed_ms: int) -> None:
         """Learn how far each broker is: one that has not answered since the last statistics is as far as before.
 
-        The shortest has waited neither for messages nor for the quota. Of a broker that has no messages that is what
-        was asked when it was connected to, so it counts before anything is fetched from it, too.
+        Of a broker that has no messages the shortest is what was asked when it was connected to, so it counts before
+        anything is fetched from it, too. Larger fetches take longer to come the larger they are, so only those of one
+        batch tell that a broker is farther away than it was.
         """
-        nearest = self._nearest_ms
+        behind = _behind(statistics) if self.sizes.fetch_bytes == ONE_BATCH else ()
         for broker in statistics.get("brokers", {}).values():
             shortest_us = broker.get("rtt", {}).get("min", 0)
             if shortest_us > 0:
                 node = broker["nodeid"]
-                nearest[node] = min(nearest.get(node, inf), shortest_us / 1000)
+                self._distances[node].see(shortest_us / 1000, elapsed_ms, is_behind=node in behind)
 
     def _look_at(self, nbytes: int, responses: int) -> None:
         """Learn how large batches are, of so many bytes in so many responses of one broker."""
@@ -176,3 +205,19 @@ class Sizing:
         if batch_bytes == inf or one_will_do(rate, self._round_trip_ms, batch_bytes, **many):
             return replace(sizes, fetch_bytes=ONE_BATCH)
         return sizes
+
+
+def _behind(statistics: Mapping[str, Any]) -> set[int]:
+    """Brokers that have more messages than the consumer has fetched, and so answer a fetch at once."""
+    return {
+        partition["broker"]
+        for topic in statistics.get("topics", {}).values()
+        for partition in topic["partitions"].values()
+        if partition["fetch_state"] == "active" and partition.get("next_offset", 0) < _end(partition)
+    }
+
+
+def _end(partition: Mapping[str, Any]) -> int:
+    """What may be fetched ends here: before the first open transaction, where the broker says where that is."""
+    stable = partition.get("ls_offset", -1)
+    return int(stable if stable >= 0 else partition.get("hi_offset", -1))

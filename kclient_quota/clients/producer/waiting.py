@@ -4,6 +4,7 @@ import logging
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -44,8 +45,12 @@ NOW: Final = 0
 """The timestamp of a message that librdkafka is to give it, when it takes it."""
 
 
-_UNMADE: Final = Outbox()
-_UNMADE.is_open = True
+@cache
+def _unmade() -> Outbox:
+    """What all have that are not made yet; by a call, since locks must not be older than what replaces them."""
+    outbox = Outbox()
+    outbox.is_open = True
+    return outbox
 
 
 class WaitingProducer(CProducer):
@@ -68,7 +73,7 @@ class WaitingProducer(CProducer):
     def __new__(cls, *_args: Any, **_kwargs: Any) -> "Self":
         """An object that is as good as closed until `__init__()` is called, which a subclass may forget."""
         made = super().__new__(cls)
-        made._outbox = _UNMADE
+        made._outbox = _unmade()
         return made
 
     # What the sender calls ----------------------------------------------------------------------------------------

@@ -201,3 +201,44 @@ def test_who_has_learnt_a_limit_fetches_full_batches_of_many_partitions_one_by_o
         reader.look(*[16_384] * 3)
         reader.other(LEARNED)
     assert reader.sizing.sizes.fetch_bytes == ONE_BATCH
+
+
+def at(shortest_ms: float, *, behind: bool = True, stable: int = -1) -> dict[str, Any]:
+    """Statistics of a broker so far away, which has more messages than were fetched, or has not."""
+    partition = {"broker": 1, "fetch_state": "active", "next_offset": 10, "hi_offset": 20 if behind else 10}
+    return {
+        "brokers": {"one": {"nodeid": 1, "rtt": {"min": shortest_ms * 1_000}}},
+        "topics": {"t": {"partitions": {"0": {**partition, "ls_offset": stable}}}},
+    }
+
+
+def test_a_broker_that_has_become_farther_away_is_fetched_from_several_batches_at_a_time() -> None:
+    reader = Reader(sizes_for(QUOTA), at(2))
+    for _ in range(10 * SECOND):
+        reader.look(*[16_000] * 3)
+        assert reader.other() is None, "one batch in a round trip keeps up"
+    reader.statistics = at(90)
+    found = []
+    for _ in range(15 * SECOND):
+        reader.look(*[16_000] * 3)
+        found += [(reader.now_ms, wanted) for wanted in [reader.other()] if wanted is not None]
+    ((at_ms, wanted),) = found
+    assert at_ms <= 10_000 + 10_500
+    assert wanted.fetch_bytes > 5 * 16_000
+    reader.statistics = at(2)
+    reader.look(90_000)
+    reader.now_ms += 5_000
+    wanted = reader.other()
+    assert wanted is not None
+    assert wanted.fetch_bytes == ONE_BATCH, "it is near again"
+
+
+@pytest.mark.parametrize("statistics", [at(500, behind=False), at(500, stable=10)], ids=["its end", "a transaction"])
+def test_what_waits_for_messages_says_nothing_of_the_distance(statistics: dict[str, Any]) -> None:
+    reader = Reader(sizes_for(QUOTA), at(2))
+    for _ in range(10 * SECOND):
+        reader.look(*[16_000] * 3)
+    reader.statistics = statistics
+    for _ in range(60 * SECOND):
+        reader.look(16_000)
+        assert reader.other() is None
