@@ -26,7 +26,7 @@ HELPS = [
     [MAIN],
     *([MAIN, command.name] for command in kclient_quota_main._COMMANDS),
 ]
-HEAVY = "ssl yaml scramp confluent_kafka google.protobuf opentelemetry lz4 asyncio concurrent.futures"
+HEAVY = "ssl yaml confluent_kafka google.protobuf opentelemetry lz4 asyncio concurrent.futures"
 LOOK = """
 import sys
 from importlib import import_module

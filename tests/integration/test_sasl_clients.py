@@ -15,7 +15,7 @@ from kclient_quota.wire.connection import Connection, ConnectionSettings, Sasl
 from kclient_quota.wire.messages import MetadataRequest
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-USERS = {"alice": "secret", "bøb": "pässword"}
+USERS = {"alice": "secret", "bob": "pässw²rd", "bøb": "pässword"}
 INIT_PRODUCER_ID, PRODUCE, SASL_AUTHENTICATE = 22, 0, 36
 
 pytestmark = pytest.mark.filterwarnings("ignore:(read|open)_text is deprecated")
@@ -37,8 +37,11 @@ def config(broker, mechanism, user="alice", password="secret"):
     }
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-@pytest.mark.parametrize("user", USERS)
+@pytest.mark.parametrize(
+    ("user", "mechanism"),
+    # Kafka's SCRAM knows no names beyond ASCII
+    [*((user, mechanism) for user in ("alice", "bob") for mechanism in MECHANISMS), ("bøb", "PLAIN")],
+)
 def test_confluent_kafka(broker, mechanism, user):
     delivered = []
     producer = Producer(config(broker, mechanism, user, USERS[user]) | {"linger.ms": 0, "client.id": mechanism})

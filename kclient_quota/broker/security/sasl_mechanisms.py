@@ -9,13 +9,11 @@ import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
-
-import scramp
 
 from kclient_quota.broker.security.bearer_tokens import TokenError, TokenRules, accept
 from kclient_quota.broker.security.scram_credentials import MECHANISMS as SCRAM_MECHANISMS
 from kclient_quota.broker.security.scram_credentials import ScramCredential, algorithm_of, credential
+from kclient_quota.broker.security.scram_server import ScramError, ScramServer
 from kclient_quota.wire.error_codes import ErrorCode
 
 PASSWORD_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -79,9 +77,7 @@ class SaslAuthenticator:
     def __init__(self, config: SaslConfig) -> None:
         self._config = config
         self._mechanism: str | None = None
-        self._scram: Any = None  # scramp names the class of its servers nowhere public
-
-        self._scram_user = ""
+        self._scram: ScramServer | None = None
         self._refusal = ""
         self._principal: str | None = None
 
@@ -103,7 +99,7 @@ class SaslAuthenticator:
         self._scram = None
         self._refusal = ""
         if mechanism.startswith("SCRAM"):
-            self._scram = scramp.ScramMechanism(mechanism).make_server(self._credentials, s_nonce=nonce)
+            self._scram = ScramServer(mechanism, self._credentials, nonce)
         return ErrorCode.NONE
 
     def authenticate(self, token: bytes, now_ms: int) -> SaslStep:
@@ -116,11 +112,9 @@ class SaslAuthenticator:
             return self._plain(token, now_ms)
         try:
             return self._scram_step(self._scram, token, now_ms)
-        except (scramp.ScramException, UnicodeDecodeError, ValueError):
-            return self._failed(
-                "Authentication failed during authentication due to invalid credentials with SASL mechanism "
-                f"{self._mechanism}"
-            )
+        except ScramError as error:
+            usual = "Authentication failed during authentication due to invalid credentials with SASL mechanism "
+            return self._failed(str(error) or f"{usual}{self._mechanism}")
 
     def _plain(self, token: bytes, now_ms: int) -> SaslStep:
         parts = token.split(b"\0")
@@ -156,17 +150,14 @@ class SaslAuthenticator:
             return SaslStep(token=b'{"status":"invalid_token"}')
         return self._succeeded(token.principal, b"", now_ms, token.expires_ms)
 
-    def _scram_step(self, server: Any, token: bytes, now_ms: int) -> SaslStep:
-        if server.stage is None:
-            server.set_client_first(token.decode())
-            return SaslStep(token=server.get_server_first().encode())
-        server.set_client_final(token.decode())
-        return self._succeeded(self._scram_user, server.get_server_final().encode(), now_ms)
+    def _scram_step(self, server: ScramServer, token: bytes, now_ms: int) -> SaslStep:
+        if not server.has_begun:
+            return SaslStep(token=server.first(token))
+        proof = server.final(token)
+        return self._succeeded(server.user, proof, now_ms)
 
-    def _credentials(self, user: str) -> tuple[bytes, bytes, bytes, int] | None:
-        """What `scramp` asks: (salt, stored key, server key, iterations) of a user, or None."""
+    def _credentials(self, user: str) -> ScramCredential | None:
         mechanism = next(number for number, name in SCRAM_MECHANISMS.items() if name == self._mechanism)
-        self._scram_user = user
         if (user, mechanism) in self._config.scram:
             return self._config.scram[user, mechanism]
         password = self._config.users.get(user)

@@ -4,9 +4,13 @@ import pytest
 import scramp
 
 from kclient_quota.broker.security.sasl_mechanisms import SaslAuthenticator, SaslConfig
+from kclient_quota.broker.security.scram_credentials import credential
+from kclient_quota.broker.security.scram_server import ScramError, ScramServer
 from kclient_quota.wire.error_codes import ErrorCode
+from kclient_quota.wire.scram import scram as client_scram
 
-USERS = {"alice": "secret", "bøb": "pa=ss,wörd", "c=d,e": "x"}
+USERS = {"alice": "secret", "bøb": "pa=ss,wörd", "c=d,e": "µ² Ⅸ"}
+SCRAM_USERS = ("alice", "c=d,e")
 SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
@@ -60,10 +64,76 @@ def test_plain_refuses_in_kafkas_words(token, words):
 
 
 @pytest.mark.parametrize("mechanism", SCRAM)
-@pytest.mark.parametrize("user", USERS)
+@pytest.mark.parametrize("user", SCRAM_USERS)
 def test_scram_proves_both_sides(mechanism, user):
-    step = scram(authenticator(), mechanism, user, USERS[user])
+    server = authenticator()
+    client = client_scram(mechanism, user, USERS[user], "clientnonce")
+    assert server.handshake(mechanism, "servernonce") is ErrorCode.NONE
+    challenge = server.authenticate(next(client), 0).token
+    step = server.authenticate(client.send(challenge), 0)
     assert (step.error, step.principal) == (ErrorCode.NONE, user)
+    with pytest.raises(StopIteration):
+        client.send(step.token)
+
+
+@pytest.mark.parametrize("mechanism", SCRAM)
+def test_scram_with_an_independent_client(mechanism):
+    assert scram(authenticator(), mechanism, "alice", "secret").principal == "alice"
+
+
+CLIENT_FIRST = {
+    # as `ScramMessages` of kafka-clients 4.3.1 takes or refuses them
+    "n,,n=alice,r=abc": "alice",
+    "n,a=alice,n=alice,r=abc": "alice",
+    "n,,n=c=3Dd=2Ce,r=abc": "c=d,e",
+    "n,,n=a\tb,r=abc": "a\tb",
+    "n,,m=x,n=alice,r=abc": "alice",
+    "n,,n=alice,r=abc,foo=bar": "alice",
+    "n,,n=bøb,r=abc": None,
+    "n,,n=a²,r=abc": None,
+    "n,,n=c=d,r=abc": None,
+    "n,,n=,r=abc": None,
+    "n,a=,n=alice,r=abc": None,
+    "y,,n=alice,r=abc": None,
+    "n,,n=alice,r=ab c": None,
+    "n,,n=alice,r=abc\n": None,
+    "n,,n=alice,r=abc,1=2": None,
+}
+
+
+@pytest.mark.parametrize("message", CLIENT_FIRST)
+def test_scram_knows_the_names_that_kafka_knows(message):
+    asked = []
+
+    def credentials(user):
+        asked.append(user)
+        return credential(1, b"salt", b"salted", 4096)
+
+    server = ScramServer("SCRAM-SHA-256", credentials, "servernonce")
+    if CLIENT_FIRST[message] is None:
+        with pytest.raises(ScramError):
+            server.first(message.encode())
+        assert asked == []
+    else:
+        assert server.first(message.encode()).startswith(b"r=abcservernonce,s=")
+        assert asked == [server.user] == [CLIENT_FIRST[message]]
+
+
+def test_scram_for_another_than_who_logs_in():
+    server = authenticator()
+    server.handshake("SCRAM-SHA-256", "servernonce")
+    step = server.authenticate(b"n,a=c=3Dd=2Ce,n=alice,r=abc", 0)
+    assert step.message == "Authentication failed: Client requested an authorization id that is different from username"
+
+
+@pytest.mark.parametrize(
+    "final", ["c=biws,r=abc,p=AAAA", "c=biws,r=abcservernonce,p=AAAA", "c=biws", "p=", "c=biw,r=abcservernonce,p=AAAA"]
+)
+def test_scram_refuses_what_proves_nothing(final):
+    server = authenticator()
+    server.handshake("SCRAM-SHA-256", "servernonce")
+    assert server.authenticate(b"n,,n=alice,r=abc", 0).error is ErrorCode.NONE
+    assert server.authenticate(final.encode(), 0).error is ErrorCode.SASL_AUTHENTICATION_FAILED
 
 
 @pytest.mark.filterwarnings("ignore:(read|open)_text is deprecated")
@@ -80,7 +150,7 @@ def test_scram_with_kafka_pythons_client(mechanism):
 
 
 @pytest.mark.parametrize("mechanism", SCRAM)
-@pytest.mark.parametrize(("user", "password"), [("alice", "wrong"), ("nobody", "secret")])
+@pytest.mark.parametrize(("user", "password"), [("alice", "wrong"), ("nobody", "secret"), ("bøb", "pa=ss,wörd")])
 def test_scram_refuses(mechanism, user, password):
     step = scram(authenticator(), mechanism, user, password)
     assert step.error is ErrorCode.SASL_AUTHENTICATION_FAILED
