@@ -1,10 +1,10 @@
 """What the cluster's quotas allow, as series beside what clients push; those of clients that push now, no others."""
 
-import logging
 import threading
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from kclient_telemetry import logger_of
 from kclient_telemetry.receiver.exposition import Family, Sample
 from kclient_telemetry.receiver.prometheus import OWN_PREFIX
 
@@ -13,7 +13,7 @@ from kclient_quota.admin.output import entity_text
 from kclient_quota.errors import ClusterError, ConfigError
 from kclient_quota.quota.entity import ClientQuotaEntity
 
-log = logging.getLogger(__name__)
+log = logger_of(__name__)
 
 NAME: Final = f"{OWN_PREFIX}quota_limit"
 EVERY_S: Final = 30.0

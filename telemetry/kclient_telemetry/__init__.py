@@ -3,6 +3,9 @@
 Names are loaded when they are first used.
 """
 
+import logging
+import traceback
+from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -78,6 +81,27 @@ __all__ = [
     "TelemetrySink",
     "settings_of",
 ]
+
+
+# A module of its own would be one more that each `import Producer` loads.
+def logger_of(name: str) -> logging.Logger:
+    """The logger of that name, which bears handlers and filters that raise.
+
+    What they raise would come out of a client's `poll()`, or end the thread that follows the quota, pushes telemetry or
+    is the embedded broker.
+    """
+    logger = logging.getLogger(name)
+
+    def handle(record: logging.LogRecord) -> None:
+        try:
+            type(logger).handle(logger, record)  # looked for each time: others put their own there
+        except Exception:  # noqa: BLE001 - whatever it is
+            if logging.raiseExceptions:
+                with suppress(Exception):  # the standard error is closed, too
+                    traceback.print_exc()
+
+    logger.handle = handle  # type: ignore[method-assign]
+    return logger
 
 
 def __getattr__(name: str) -> Any:

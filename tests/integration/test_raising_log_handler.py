@@ -1,8 +1,11 @@
 """A handler of the application's that fails on what we log: that costs a line in the log, and nothing else."""
 
 import logging
+import socket
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +14,7 @@ from kclient_quota import Producer
 from kclient_quota.broker import EmbeddedBroker
 from tests.consuming import consumer_of
 
+ROOT = Path(__file__).parents[2]
 COUNT = 150
 QUOTA = 30_000
 
@@ -66,6 +70,27 @@ def test_a_consumer_reads_on(broker: EmbeddedBroker, failing: Failing) -> None:
         received += len(consumer.consume(COUNT, 0.5))
     consumer.close()
     assert failing.given
+
+
+def test_an_embedded_broker_serves_on_and_closes(failing: Failing) -> None:
+    with EmbeddedBroker(topics={"t": 1}) as broker:
+        host, _, port = broker.bootstrap_servers.rpartition(":")
+        for _ in range(2):
+            with socket.create_connection((host, int(port)), timeout=30) as stranger:
+                stranger.sendall(b"\0\0\0\x08GET / HT")
+                assert stranger.recv(1) == b""
+        with Producer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
+            producer.produce("t", b"first")
+            assert producer.flush(30) == 0
+        with ThreadPoolExecutor(1) as others:
+            others.submit(broker.close).result(5)
+    assert len(failing.given) >= 2
+
+
+def test_every_logger_of_a_module_bears_them() -> None:
+    own = "logging.getLogger" + "(__name__)"
+    rooms = ("kclient_quota", "telemetry")
+    assert [str(path) for room in rooms for path in (ROOT / room).rglob("*.py") if own in path.read_text()] == []
 
 
 def test_nobody_is_left_to_be_told(broker: EmbeddedBroker, failing: Failing, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,9 @@
 """Kafka's broker configuration as far as the embedded broker obeys it, by Kafka's own keys."""
 
 import difflib
-import logging
 from collections.abc import Mapping
+
+from kclient_telemetry import logger_of
 
 from kclient_quota.broker.cluster_state import BROKER, ClusterState
 from kclient_quota.broker.configs.kafka_properties import KEPT_PROPERTIES
@@ -13,7 +14,7 @@ from kclient_quota.errors import ConfigError
 from kclient_quota.quota.callback import ClientQuotaCallback
 from kclient_quota.quota.throttle import ThrottleRule
 
-_LOG = logging.getLogger(__name__)
+_LOG = logger_of(__name__)
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 BROKER_PROPERTIES: Mapping[str, Property] = {
     "allow.everyone.if.no.acl.found": Property("false", BOOLEAN),

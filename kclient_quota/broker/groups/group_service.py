@@ -1,9 +1,10 @@
 """Groups and their offsets as one service of the cluster: the pure coordinator, its timer and its waiting requests."""
 
-import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TypeVar, cast
+
+from kclient_telemetry import logger_of
 
 from kclient_quota.broker.cluster_state import BROKER, GROUP, ClusterState
 from kclient_quota.broker.groups.classic.coordinator import GroupConfig, GroupCoordinator
@@ -25,7 +26,7 @@ from kclient_quota.broker.request.context import Alarm, Scheduler
 from kclient_quota.broker.request.promise import Promise
 from kclient_quota.wire.error_codes import ErrorCode
 
-_LOG = logging.getLogger(__name__)
+_LOG = logger_of(__name__)
 
 ResultT = TypeVar("ResultT", JoinResult, SyncResult)
 

@@ -4,7 +4,6 @@ The records are those of Apache Kafka 4.3.1: `OffsetCommitKey` 1 and `OffsetComm
 `GroupMetadataValue` 3.
 """
 
-import logging
 import struct
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -12,6 +11,8 @@ from itertools import chain, groupby, islice
 from operator import itemgetter
 from typing import Final
 from uuid import UUID
+
+from kclient_telemetry import logger_of
 
 from kclient_quota.broker.cluster_state import ClusterState
 from kclient_quota.broker.groups.classic.group import ClassicGroup, GroupState
@@ -22,7 +23,7 @@ from kclient_quota.broker.request.context import Alarm, Scheduler
 from kclient_quota.wire.schema import ZERO_UUID
 from kclient_quota.wire.writing import uvarint
 
-_LOG = logging.getLogger(__name__)
+_LOG = logger_of(__name__)
 _AT_ONCE: Final = 250
 """Positions whose end is told in one turn: some ten milliseconds where each is of a group of its own."""
 

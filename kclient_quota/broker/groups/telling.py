@@ -1,16 +1,17 @@
 """Tells of groups in `__consumer_offsets`: small changes at once, large ones no more often than they are worth."""
 
-import logging
 from collections.abc import Callable, Iterable, Iterator
 from math import inf
 from typing import Final
+
+from kclient_telemetry import logger_of
 
 from kclient_quota.broker.groups.coordinator_record import CoordinatorRecord
 from kclient_quota.broker.internal_topics import InternalTopic
 from kclient_quota.broker.request.context import Alarm, Scheduler
 from kclient_quota.broker.timers import Timers
 
-_LOG = logging.getLogger(__name__)
+_LOG = logger_of(__name__)
 _SMALL_BYTES: Final = 16_384
 _AT_ONCE_BYTES: Final = 100_000
 """What is told of a group in one turn, and a record more: a few milliseconds."""

@@ -1,8 +1,9 @@
 """Who is let in on a listener, and when: Kafka's `Acceptor` and the limits of `ConnectionQuotas.inc`."""
 
-import logging
 from collections import deque
 from typing import TYPE_CHECKING, Final
+
+from kclient_telemetry import logger_of
 
 from kclient_quota.broker.cluster_state import BROKER
 from kclient_quota.quota.connections import NO_CONNECTION_RATE
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
     from kclient_quota.broker.network.connection import Connection
     from kclient_quota.broker.request.node import Node
 
-_LOG = logging.getLogger(__name__)
+_LOG = logger_of(__name__)
 _RATE_KEY: Final = "max.connection.creation.rate"
 
 

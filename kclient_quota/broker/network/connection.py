@@ -1,9 +1,10 @@
 """A client's connection on asyncio: a `ServerSession`, its socket and its timer."""
 
 import asyncio
-import logging
 import socket
 from typing import TYPE_CHECKING
+
+from kclient_telemetry import logger_of
 
 from kclient_quota.broker.network.endpoints import distinguished_name
 from kclient_quota.broker.network.session import Cancellable, Done, ReceiveBuffer, ServerSession
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _WRITE_AT_ONCE = 512 * 1024
-_LOG = logging.getLogger(__name__)
+_LOG = logger_of(__name__)
 
 
 class Connection(asyncio.BufferedProtocol):

@@ -6,10 +6,11 @@ that has no transport yet is then neither served nor closed, and its client wait
 
 import asyncio
 import errno
-import logging
 import socket
 import ssl
 from collections.abc import Callable
+
+from kclient_telemetry import logger_of
 
 _BACKLOG = 512
 _LAST_PORT = 65_535
@@ -23,7 +24,8 @@ _HOST_ERRORS = {
     socket.EAI_AGAIN,
     socket.EAI_FAIL,
 }
-_LOG = logging.getLogger(__name__)
+
+_LOG = logger_of(__name__)
 
 
 def bind(host: str, port: int) -> socket.socket:

@@ -2,17 +2,18 @@
 
 import asyncio
 import heapq
-import logging
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+
+from kclient_telemetry import logger_of
 
 from kclient_quota.clock import Clock, SystemClock, monotonic, unix_ms
 
 _LOOK_AT_FOREIGN_CLOCK_EVERY_S = 0.002
 _LONGEST_MS = 5
 """After so long the sockets are looked at again, whatever else is due."""
-_LOG = logging.getLogger(__name__)
+_LOG = logger_of(__name__)
 
 
 @dataclass(slots=True, eq=False)

@@ -1,11 +1,12 @@
 """What a broker logs of clients that send it nonsense: a few lines a minute, however much they send."""
 
-import logging
+from kclient_telemetry import logger_of
 
 _PER_ADDRESS = 10
 _PER_BROKER = 100
 _WINDOW_MS = 60_000
-_LOG = logging.getLogger(__name__)
+
+_LOG = logger_of(__name__)
 
 
 class Complaints:

@@ -4,7 +4,7 @@ No sockets here: a listener hands over frames and is told what to write, for how
 and whether to close it.
 """
 
-import logging
+from kclient_telemetry import logger_of
 
 from kclient_quota.broker.request.context import ConnectionState
 from kclient_quota.broker.request.exchange import Done, Exchange
@@ -19,7 +19,7 @@ from kclient_quota.wire.messages import (
     ApiVersionsResponse,
 )
 
-_LOG = logging.getLogger(__name__)
+_LOG = logger_of(__name__)
 _API_VERSIONS = 18
 
 

@@ -1,9 +1,10 @@
 """One request on its way through a node: decoded, handled, held to quotas, answered."""
 
-import logging
 from collections.abc import Callable
 from math import inf
 from typing import TYPE_CHECKING
+
+from kclient_telemetry import logger_of
 
 from kclient_quota.broker.manners import Delay
 from kclient_quota.broker.request import long_messages
@@ -38,7 +39,7 @@ from kclient_quota.wire.schema import Request, Response
 if TYPE_CHECKING:
     from kclient_quota.wire.codec import Part
 
-_LOG = logging.getLogger(__name__)
+_LOG = logger_of(__name__)
 _API_VERSIONS = 18
 _COORDINATED = frozenset({8, 9, 11, 12, 13, 14, 24, 25, 26, 28, 42, 47, 68, 76, 91, 92})
 """APIs that a coordinator of groups or transactions answers."""

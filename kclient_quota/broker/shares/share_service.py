@@ -1,11 +1,12 @@
 """Share groups (KIP-932) as one service of the cluster: members, partitions and their locks."""
 
-import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import chain
 from typing import Any, Final
+
+from kclient_telemetry import logger_of
 
 from kclient_quota.broker.cluster_state import BROKER, GROUP, ClusterState, Partition, Topic
 from kclient_quota.broker.groups.group_service import GroupService
@@ -22,7 +23,7 @@ from kclient_quota.broker.shares.share_telling import ShareTelling
 from kclient_quota.broker.timers import Timers
 from kclient_quota.wire.error_codes import ErrorCode
 
-_LOG = logging.getLogger(__name__)
+_LOG = logger_of(__name__)
 _FORGOTTEN_AT_ONCE: Final = 1_000
 _SPECIFIC_DURATION: Final = "by_duration:"
 

@@ -4,7 +4,6 @@ A snapshot says everything of one partition, updates what has changed since; aft
 What no partition's last snapshot needs any more is deleted, as Kafka does.
 """
 
-import logging
 import struct
 from base64 import urlsafe_b64encode
 from collections import OrderedDict, deque
@@ -13,6 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from kclient_telemetry import logger_of
+
 from kclient_quota.broker.cluster_state import ClusterState
 from kclient_quota.broker.internal_topics import SHARE_GROUP_STATE, InternalTopic, wire_string
 from kclient_quota.broker.request.context import Alarm, Scheduler
@@ -20,7 +21,7 @@ from kclient_quota.broker.shares.share_records import Run
 from kclient_quota.wire.codec import encode
 from kclient_quota.wire.messages.coordinator_records import ShareSnapshotValue, ShareUpdateValue
 
-_LOG = logging.getLogger(__name__)
+_LOG = logger_of(__name__)
 _NOT_BEGUN, _NOTHING_YET = -1, -1
 _GONE_AT_ONCE = 100
 """Of so many partitions it is told in one turn that a group has nothing of them any more: some 20 ms."""

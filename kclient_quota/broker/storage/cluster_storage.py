@@ -15,7 +15,6 @@ metadata is undone in memory.
 """
 
 import fcntl
-import logging
 import os
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -23,6 +22,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID
+
+from kclient_telemetry import logger_of
 
 from kclient_quota.broker.cluster_state import ClusterState, Topic
 from kclient_quota.broker.groups.group_service import GroupService
@@ -42,7 +43,7 @@ from kclient_quota.errors import ConfigError
 FORMAT = 4
 _READABLE_FORMATS = (None, 1, 2, 3, FORMAT)
 PRODUCER_IDS_PER_RUN = 1_000_000
-_LOG = logging.getLogger(__name__)
+_LOG = logger_of(__name__)
 
 
 class ClusterStorage:

@@ -1,6 +1,5 @@
 """The few calls on the file system that storage makes: one place to put a full, slow or dying disk in a test."""
 
-import logging
 import os
 import shutil
 import sys
@@ -10,7 +9,9 @@ from functools import cached_property
 from itertools import takewhile
 from pathlib import Path
 
-_LOG = logging.getLogger(__name__)
+from kclient_telemetry import logger_of
+
+_LOG = logger_of(__name__)
 _IN_A_ROW = 100
 Later = Callable[[Callable[[], None]], None]
 """Has something done while others go on."""

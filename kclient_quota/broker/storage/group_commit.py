@@ -4,9 +4,10 @@ What is written is handed to the operating system on the loop. A round then sync
 all that was written up to its begin; whatever is written meanwhile is for the next round.
 """
 
-import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
+
+from kclient_telemetry import logger_of
 
 from kclient_quota.broker.request.promise import Promise
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 OnDisk = Promise[OSError | None]
 _RETRY_MS = 1_000
 """After how long what could not be synced is tried again, if nobody asks for it before."""
-_LOG = logging.getLogger(__name__)
+_LOG = logger_of(__name__)
 
 
 class FromThread(Protocol):

@@ -8,13 +8,13 @@ and that is logged.
 
 import contextlib
 import json
-import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import crc32c
+from kclient_telemetry import logger_of
 
 from kclient_quota.broker.storage.disk import AppendedFile, Disk, Later, at_once
 from kclient_quota.broker.storage.group_commit import GroupCommit
@@ -30,7 +30,7 @@ _DAMAGED: Key = ("damaged",)
 """That lines were lost is remembered when the journal is rewritten without them."""
 _FORGOTTEN: Key = ("forgotten",)
 """A line whose value is the keys that have no value from here on, all at once."""
-_LOG = logging.getLogger(__name__)
+_LOG = logger_of(__name__)
 
 
 @dataclass(slots=True)

@@ -4,10 +4,11 @@ Members are not kept. Their group is: who comes to one that is there is told UNK
 GROUP_ID_NOT_FOUND is the end of a consumer or share consumer.
 """
 
-import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 from uuid import UUID
+
+from kclient_telemetry import logger_of
 
 from kclient_quota.broker.cluster_state import ClusterState
 from kclient_quota.broker.groups.committed_offsets import CommittedOffset, PendingOffset, Position
@@ -17,7 +18,7 @@ from kclient_quota.broker.shares.share_service import ShareService
 from kclient_quota.broker.shares.share_sessions import Place
 from kclient_quota.broker.storage.journal import Journal, Key
 
-_LOG = logging.getLogger(__name__)
+_LOG = logger_of(__name__)
 _CONSUMER, _SHARE = "consumer", "share"
 
 

@@ -6,12 +6,13 @@ Where somebody waits for the disk, a file has another name until the disk has al
 hole that a power cut has left was promised to nobody, what follows any other was.
 """
 
-import logging
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+
+from kclient_telemetry import logger_of
 
 from kclient_quota.broker.log.compacted import WAITING
 from kclient_quota.broker.log.partition_log import PartitionLog
@@ -25,7 +26,7 @@ _BEGUN = ".begun"
 _REPLACEMENT = "compacted"
 _SYNCED_AT_ONCE = 1 << 20
 """Bytes of a compacted file: what waits for the disk behind them waits no longer than for these."""
-_LOG = logging.getLogger(__name__)
+_LOG = logger_of(__name__)
 
 
 class LogFiles:

@@ -1,6 +1,5 @@
 """The record files of a cluster's topics, and where each partition's log begins."""
 
-import logging
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
@@ -8,6 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from uuid import UUID
+
+from kclient_telemetry import logger_of
 
 from kclient_quota.broker.cluster_state import Partition, Topic
 from kclient_quota.broker.log.compacted import WAITING
@@ -21,7 +22,7 @@ _KINDS = ("start", "compacted")
 """What is noted of a log by topic id and partition."""
 _DELETED = "deleted"
 """What is noted of a topic, by its id, while there are records of it that are to be removed."""
-_LOG = logging.getLogger(__name__)
+_LOG = logger_of(__name__)
 
 
 @dataclass(slots=True, eq=False)

@@ -1,10 +1,11 @@
 """What waits for the disk itself does so in a thread of its own, so that nobody who asks the broker waits with it."""
 
-import logging
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
-_LOG = logging.getLogger(__name__)
+from kclient_telemetry import logger_of
+
+_LOG = logger_of(__name__)
 
 
 class WriteBack:

@@ -4,10 +4,11 @@ What the coordinator changes is kept before anybody hears of it: who may write, 
 how it ends. So a restart finds an open transaction open, and one whose end was decided is ended.
 """
 
-import logging
 import struct
 from collections.abc import Iterable
 from typing import Any
+
+from kclient_telemetry import logger_of
 
 from kclient_quota.broker.cluster_state import BROKER, ClusterState
 from kclient_quota.broker.groups.committed_offsets import OffsetStore
@@ -39,7 +40,7 @@ _EXPIRATION_KEY = "transactional.id.expiration.ms"
 _LOOKS_KEY = "transaction.remove.expired.transaction.cleanup.interval.ms"
 RETRY_MS = 1_000
 """After how long an end that could not be written is tried again."""
-_LOG = logging.getLogger(__name__)
+_LOG = logger_of(__name__)
 
 
 class TransactionService:

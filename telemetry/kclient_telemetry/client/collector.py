@@ -1,11 +1,11 @@
 """The registry of everything a client can push."""
 
-import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kclient_telemetry import logger_of
 from kclient_telemetry.client.subscription import Selection
 from kclient_telemetry.client.temporality import Ledger
 from kclient_telemetry.metric import (
@@ -20,7 +20,7 @@ from kclient_telemetry.metric import (
 )
 from kclient_telemetry.naming import point_of
 
-log = logging.getLogger(__name__)
+log = logger_of(__name__)
 
 Source = Callable[[], Iterable[Point]]
 Measure = Callable[[], Any]

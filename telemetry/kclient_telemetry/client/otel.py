@@ -7,10 +7,10 @@
 The names stay OpenTelemetry's, so a subscription needs `*` or their own prefixes to get them.
 """
 
-import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from kclient_telemetry import logger_of
 from kclient_telemetry.errors import MissingExtraError
 
 try:
@@ -46,7 +46,7 @@ from kclient_telemetry.metric import (
     attributes_of,
 )
 
-log = logging.getLogger(__name__)
+log = logger_of(__name__)
 
 _NANOS_PER_MS = 1_000_000
 

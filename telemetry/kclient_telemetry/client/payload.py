@@ -1,10 +1,10 @@
 """Builds the payload of a push: within the broker's bound, in the broker's favourite compression that works."""
 
-import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from kclient_telemetry import logger_of
 from kclient_telemetry.client.subscription import ClientSubscription, Selection
 from kclient_telemetry.compression import CompressionType, compress, preferred
 from kclient_telemetry.errors import ErrorCode
@@ -14,7 +14,7 @@ from kclient_telemetry.metric import Attributes, PointKey, PushPoint
 if TYPE_CHECKING:
     from kclient_telemetry.otlp import EncodedPush
 
-log = logging.getLogger(__name__)
+log = logger_of(__name__)
 
 # A bound learnt from a refusal is never less, and grows by a quarter with every accepted push that it cut short.
 _LEAST_MAX_BYTES = 1_024

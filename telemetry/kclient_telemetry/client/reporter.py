@@ -20,11 +20,11 @@ It follows Apache Kafka 4.3.1's ClientTelemetryReporter, and recovers where that
   nothing is pushed twice; a subscription that arrives by then is used.
 """
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from uuid import UUID
 
+from kclient_telemetry import logger_of
 from kclient_telemetry.client.actions import Action, Done, SendGet, SendPush, WaitUntil
 from kclient_telemetry.client.payload import Compressor, PayloadBuilder, PayloadCounters, PointSource
 from kclient_telemetry.client.retry import Retry
@@ -41,7 +41,7 @@ from kclient_telemetry.messages import (
 )
 from kclient_telemetry.metric import PushPoint
 
-log = logging.getLogger(__name__)
+log = logger_of(__name__)
 
 REQUEST_TIMEOUT_MS = 30_000
 

@@ -1,12 +1,12 @@
 """Runs a telemetry reporter: a thread, a clock, a transport."""
 
-import logging
 import threading
 import time
 from contextlib import suppress
 from typing import Protocol
 from uuid import UUID
 
+from kclient_telemetry import logger_of
 from kclient_telemetry.client.actions import Done, SendGet, SendPush, WaitUntil
 from kclient_telemetry.client.reporter import TelemetryReporter
 from kclient_telemetry.client.retry import REFUSED_RETRY_MS
@@ -18,7 +18,7 @@ from kclient_telemetry.messages import (
     TelemetryResponse,
 )
 
-log = logging.getLogger(__name__)
+log = logger_of(__name__)
 
 
 class TelemetryClock(Protocol):

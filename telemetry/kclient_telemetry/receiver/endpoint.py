@@ -1,6 +1,5 @@
 """A scrape endpoint for Prometheus."""
 
-import logging
 import socket
 import sys
 import threading
@@ -8,12 +7,13 @@ import time
 from collections.abc import Callable, Iterable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from kclient_telemetry import logger_of
 from kclient_telemetry.receiver.exposition import Family, page
 from kclient_telemetry.receiver.fanout import ReceivedPush
 from kclient_telemetry.receiver.prometheus import PrometheusStore
 from kclient_telemetry.receiver.prometheus_sink import PrometheusSink
 
-log = logging.getLogger(__name__)
+log = logger_of(__name__)
 
 
 def _system_unix_ms() -> int:

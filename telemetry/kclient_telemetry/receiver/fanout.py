@@ -1,6 +1,5 @@
 """Hands every push to several takers at once; one that fails stops neither the others nor the client."""
 
-import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,6 +7,7 @@ from typing import Protocol, runtime_checkable
 
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
+from kclient_telemetry import logger_of
 from kclient_telemetry.otlp import parse, with_resource_attributes
 from kclient_telemetry.receiver.plugin import (
     ENRICHMENT,
@@ -17,7 +17,7 @@ from kclient_telemetry.receiver.plugin import (
     enrichment_attributes,
 )
 
-log = logging.getLogger(__name__)
+log = logger_of(__name__)
 
 _TELL_EVERY = 1_000
 _HELD_BYTES = 2_000  # of a push without its payload

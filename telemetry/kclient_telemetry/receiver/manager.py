@@ -5,11 +5,11 @@ Kafka.
 """
 
 import heapq
-import logging
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from uuid import UUID
 
+from kclient_telemetry import logger_of
 from kclient_telemetry.compression import decompress, is_available, offered
 from kclient_telemetry.errors import ErrorCode, TelemetryError
 from kclient_telemetry.messages import (
@@ -38,7 +38,7 @@ from kclient_telemetry.receiver.subscription import (
     metrics_subscription,
 )
 
-log = logging.getLogger(__name__)
+log = logger_of(__name__)
 
 CACHE_SIZE = 16_384
 CACHE_EXPIRY_MS = 60_000

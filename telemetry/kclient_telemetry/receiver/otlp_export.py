@@ -1,6 +1,5 @@
 """Forwards pushes to an OpenTelemetry collector: queue, batches, retries, and an account of every push."""
 
-import logging
 import random
 import threading
 import time
@@ -8,10 +7,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from kclient_telemetry import logger_of
 from kclient_telemetry.receiver.fanout import ReceivedPush
 from kclient_telemetry.receiver.otlp_senders import Outcome, Sender, Status
 
-log = logging.getLogger(__name__)
+log = logger_of(__name__)
 
 QUEUE_BYTES = 64 * 1024 * 1024
 BATCH_BYTES = 1024 * 1024

@@ -9,7 +9,6 @@ name that two clients use for different things is given to the larger number of 
 behind it, and when room is short those who take most of it lose series first.
 """
 
-import logging
 import math
 import threading
 from collections import Counter
@@ -20,12 +19,13 @@ from itertools import islice, pairwise
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import HistogramDataPoint
 
+from kclient_telemetry import logger_of
 from kclient_telemetry.receiver.exposition import Family, Sample, histogram_samples, label_name, prometheus_name
 from kclient_telemetry.receiver.fanout import ReceivedPush
 from kclient_telemetry.receiver.plugin import ENRICHMENT
 from kclient_telemetry.receiver.rows import Series, series_of, text_attributes
 
-log = logging.getLogger(__name__)
+log = logger_of(__name__)
 
 MAX_SERIES = 100_000
 MAX_BYTES = 128 * 1024 * 1024

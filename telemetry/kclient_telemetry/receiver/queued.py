@@ -1,6 +1,5 @@
 """Writes pushes from a thread of its own, so that a slow disk never keeps a client waiting for its answer."""
 
-import logging
 import queue
 import threading
 import time
@@ -10,9 +9,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
+from kclient_telemetry import logger_of
 from kclient_telemetry.receiver.fanout import ReceivedPush
 
-log = logging.getLogger(__name__)
+log = logger_of(__name__)
 
 QUEUE_BYTES = 64 * 1024 * 1024
 TICK_MS = 1_000
