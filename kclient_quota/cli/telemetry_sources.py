@@ -43,7 +43,14 @@ def add_source_arguments(parser: argparse.ArgumentParser, *, required: bool) -> 
     )
 
 
-def opened(options: argparse.Namespace, take: "Take", stopped: "Callable[[], bool]", *, whole: bool) -> "Source":
+def opened(
+    options: argparse.Namespace,
+    take: "Take",
+    stopped: "Callable[[], bool]",
+    *,
+    whole: bool,
+    trouble: "Callable[[str], None] | None" = None,
+) -> "Source":
     """The source that the options name.
 
     Args:
@@ -51,12 +58,14 @@ def opened(options: argparse.Namespace, take: "Take", stopped: "Callable[[], boo
         take: given every sample.
         stopped: whether looking shall end early.
         whole: a topic from its beginning, for who looks once.
+        trouble: for who goes on looking: told why a page that has been read cannot be read any more, with "" once it
+            can again; otherwise that ends a look with a ClusterError.
 
     Raises:
         ConfigError: an option cannot be used.
     """
     if options.prometheus:
-        return _page(options.prometheus, take, stopped)
+        return _page(options.prometheus, take, stopped, trouble)
     return _topic(options, take, stopped, whole=whole)
 
 
@@ -244,7 +253,9 @@ def _samples(push: "ReceivedPush") -> "Iterator[Sample]":
         )
 
 
-def _page(url: str, take: "Take", stopped: "Callable[[], bool]") -> "Source":
+def _page(
+    url: str, take: "Take", stopped: "Callable[[], bool]", trouble: "Callable[[str], None] | None" = None
+) -> "Source":
     import http.client  # noqa: PLC0415 - as below
     import urllib.request  # noqa: PLC0415 - loads TLS, slow for --help
 
@@ -254,10 +265,10 @@ def _page(url: str, take: "Take", stopped: "Callable[[], bool]") -> "Source":
         raise ConfigError("--prometheus needs prometheus_client: pip install 'kclient-quota[prometheus]'") from error
     if not url.startswith(("http://", "https://")):
         raise ConfigError(f"--prometheus {url}: write http://HOST:PORT/metrics")
-    is_first = True
+    is_first, was_read = True, False
 
     def look(interval_s: float) -> None:
-        nonlocal is_first
+        nonlocal is_first, was_read
         end_ms = SYSTEM_CLOCK.now_ms() + (0 if is_first else round(interval_s * 1000))
         is_first = False
         while not stopped() and (left_ms := end_ms - SYSTEM_CLOCK.now_ms()) > 0:
@@ -266,7 +277,13 @@ def _page(url: str, take: "Take", stopped: "Callable[[], bool]") -> "Source":
             with urllib.request.urlopen(url, timeout=_URL_TIMEOUT_S) as page:  # noqa: S310 - http and https only
                 families = list(text_string_to_metric_families(page.read().decode()))
         except (OSError, ValueError, http.client.HTTPException) as error:  # URLError is an OSError
-            raise ClusterError(f"--prometheus {url}: {error}") from error
+            if trouble is None or not was_read:  # a URL that never was a page is said at once
+                raise ClusterError(f"--prometheus {url}: {error}") from error
+            trouble(f"--prometheus {url}: {error}; trying again")
+            return
+        was_read = True
+        if trouble is not None:
+            trouble("")
         _take_page((sample for family in families for sample in family.samples), take)
 
     return look, lambda: None

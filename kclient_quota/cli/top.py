@@ -52,9 +52,13 @@ def run(options: argparse.Namespace) -> int:
     from kclient_quota.operate.top import Top  # noqa: PLC0415 - slow to load for --help
 
     top, ends, said = Top(), [False], False
-    look, close = opened(options, top.take, lambda: ends[0], whole=options.once)
+    trouble = _Trouble(options)
+    look, close = opened(
+        options, top.take, lambda: ends[0], whole=options.once, trouble=None if options.once else trouble.tell
+    )
     quotas = _Quotas(options)
     rows = partial(_rows, top, quotas, options)
+    summary = partial(_summary, top, trouble)
 
     def look_at_all(interval_s: float) -> None:
         look(interval_s)
@@ -65,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
         if screen is None:
             while True:
                 look_at_all(options.interval)
-                _print(rows(options.sort, options.filter), top, options)
+                _print(rows(options.sort, options.filter), summary, options)
                 if quotas.problem and not said:
                     warn(quotas.problem)
                     said = True
@@ -74,7 +78,7 @@ def run(options: argparse.Namespace) -> int:
         shown = screen(
             look_at_all,
             rows,
-            partial(_summary, top),
+            summary,
             interval_s=options.interval,
             sort=options.sort,
             wanted=options.filter,
@@ -113,13 +117,13 @@ def _rows(top: "Top", quotas: "_Quotas", options: argparse.Namespace, sort: str,
     return top.rows(unix_ms(), sort=sort, wanted=wanted, quotas=quotas.index)[: options.limit]
 
 
-def _summary(top: "Top", rows: "Sequence[Row]") -> str:
+def _summary(top: "Top", trouble: "_Trouble", rows: "Sequence[Row]") -> str:
     from kclient_quota.operate.top import summary  # noqa: PLC0415 - as above
 
-    return summary(rows, top.left_out)
+    return "; ".join(filter(None, (trouble.now, summary(rows, top.left_out))))
 
 
-def _print(rows: "list[Row]", top: "Top", options: argparse.Namespace) -> None:
+def _print(rows: "list[Row]", summary: "Callable[[Sequence[Row]], str]", options: argparse.Namespace) -> None:
     from kclient_quota.operate.top import table  # noqa: PLC0415 - as above
 
     if options.json:
@@ -129,7 +133,25 @@ def _print(rows: "list[Row]", top: "Top", options: argparse.Namespace) -> None:
     fit = max(1, shutil.get_terminal_size().lines - _AROUND) if is_screen else len(rows)
     text = table(rows[:fit], unix_ms()) if rows else "no client has pushed anything yet"
     more = f"\nand {len(rows) - fit} more" if len(rows) > fit else ""
-    print(f"{_CLEAR if is_screen else ''}{_summary(top, rows)}\n\n{text}{more}", flush=True)
+    print(f"{_CLEAR if is_screen else ''}{summary(rows)}\n\n{text}{more}", flush=True)
+
+
+class _Trouble:
+    """What keeps the source from being read now, for whoever looks at the tables; rows of JSON have no place for it.
+
+    Attributes:
+        now: in words; empty while it is read.
+    """
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self._is_json = options.json
+        self.now = ""
+
+    def tell(self, words: str) -> None:
+        """It is so from now on."""
+        if self._is_json and words and words != self.now:
+            warn(words)
+        self.now = words
 
 
 class _Quotas:

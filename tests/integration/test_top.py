@@ -17,8 +17,8 @@ from kclient_quota import Producer
 from kclient_quota.admin.effective import EffectiveQuotas
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.cli.main import main
-from kclient_quota.cli.telemetry_sources import _samples, unix_ms
-from kclient_quota.cli.top import _print, _screen
+from kclient_quota.cli.telemetry_sources import _samples, opened, unix_ms
+from kclient_quota.cli.top import _print, _screen, _summary, _Trouble
 from kclient_quota.cli.top_screen import TopScreen
 from kclient_quota.clients.telemetry.topic import TopicWriter
 from kclient_quota.errors import ClusterError, ConfigError
@@ -243,7 +243,7 @@ def test_a_terminal_without_textual_shows_as_many_as_fit(monkeypatch, capsys):
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     monkeypatch.setenv("LINES", "24")
     monkeypatch.setenv("COLUMNS", "80")
-    _print(top.rows(NOW), top, SimpleNamespace(json=False, once=False, plain=False))
+    _print(top.rows(NOW), lambda rows: summary(rows, 0), SimpleNamespace(json=False, once=False, plain=False))
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) < 24
     assert lines[-1] == "and 281 more"
@@ -258,7 +258,7 @@ def test_a_terminal_that_can_only_print_gets_tables(monkeypatch, capsys):
     monkeypatch.setenv("TERM", "dumb")
     options = SimpleNamespace(json=False, once=False, plain=False)
     assert _screen(options) is None
-    _print(top.rows(NOW), top, options)
+    _print(top.rows(NOW), lambda rows: summary(rows, 0), options)
     assert "\x1b" not in capsys.readouterr().out
 
 
@@ -305,3 +305,31 @@ def test_sources_that_are_none(capsys):
         assert "--prometheus http://127.0.0.1" in capsys.readouterr().err
     assert main(["top", "--prometheus", "file:///etc/passwd", "--once"]) == 2
     assert "write http://HOST:PORT/metrics" in capsys.readouterr().err
+
+
+def test_a_page_that_was_read_may_be_away_for_a_while():
+    """A receiver that is restarted: `top` says that it cannot read, and goes on when it can."""
+    top, trouble = Top(), _Trouble(SimpleNamespace(json=False))
+    endpoint = PrometheusEndpoint()
+    url = f"http://127.0.0.1:{endpoint.port}/metrics"
+    options = SimpleNamespace(prometheus=url)
+    look, _ = opened(options, top.take, lambda: False, whole=False, trouble=trouble.tell)
+    look(0)
+    assert _summary(top, trouble, []) == "0 clients, 0 held up by a quota"
+    endpoint.close(10_000)
+    look(0)
+    said = _summary(top, trouble, [])
+    assert said.startswith(f"--prometheus {url}: ")
+    assert said.endswith("; trying again; 0 clients, 0 held up by a quota")
+    endpoint = PrometheusEndpoint(port=endpoint.port)
+    look(0)
+    assert _summary(top, trouble, []) == "0 clients, 0 held up by a quota"
+    endpoint.close(10_000)
+
+
+def test_a_page_that_never_was_there_is_said_at_once():
+    with closed_port() as port:
+        options = SimpleNamespace(prometheus=f"http://127.0.0.1:{port}/metrics")
+        look, _ = opened(options, Top().take, lambda: False, whole=False, trouble=pytest.fail)
+        with pytest.raises(ClusterError, match="--prometheus http"):
+            look(0)
