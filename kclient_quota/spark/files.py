@@ -49,16 +49,30 @@ def read_files(
             how far clients' clocks may be off.
 
     Raises:
-        ConfigError: the format is none of these, or the files have other columns.
+        ConfigError: the format is none of these or another than the files', or they have other columns.
     """
     if kind not in FORMATS:
         raise ConfigError(f"format {kind}: write one of {', '.join(FORMATS)}")
+    _check_endings(spark, path, kind)
     reader = spark.readStream.option("maxFilesPerTrigger", at_once) if is_stream else spark.read
     if kind == "jsonl":
         reader = reader.option("columnNameOfCorruptRecord", _CORRUPT)
         return _named(reader.schema(f"{_file_ddl()}, {_CORRUPT} string").json(path), shape.clock_tolerance_ms)
     frame = reader.schema(_parquet_schema(spark, path, kind)).parquet(path)
     return decode(frame, shape) if kind == "pushes" else _named(frame, shape.clock_tolerance_ms)
+
+
+def _check_endings(spark: "SparkSession", path: str, kind: str) -> None:
+    """Say so where all files are of another format: lines that are none would be dead letters, and of a stream no more.
+
+    Raises:
+        ConfigError: they are.
+    """
+    files = spark.read.schema(f"{_CORRUPT} string").json(path).inputFiles()  # these are only listed
+    if kind == "jsonl" and files and all(file.endswith(".parquet") for file in files):
+        raise ConfigError(f"{path}: these are Parquet files: give --format parquet, or pushes, as they were written")
+    if kind != "jsonl" and files and all(file.endswith((".jsonl", ".json")) for file in files):
+        raise ConfigError(f"{path}: these are files of JSON lines: give --format jsonl")
 
 
 def _parquet_schema(spark: "SparkSession", path: str, kind: str) -> "StructType":

@@ -8,6 +8,7 @@ import time
 
 import pytest
 from confluent_kafka import KafkaError
+from kclient_telemetry.receiver.files import JsonLinesWriter, ParquetWriter
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
@@ -21,6 +22,7 @@ from kclient_quota.spark.kafka.sink import write_batches
 from kclient_quota.spark.pipeline import Plan, reason, run
 from kclient_quota.spark.streaming.checkpoint import MARK
 from tests.spark.pushes import BYTES, push, steady, write
+from tests.spark.receiving import Client, ToFiles, receive
 
 TOPIC = "telemetry"
 ALICE = {
@@ -73,6 +75,19 @@ def test_files_that_are_no_parquet(spark, tmp_path):
     plan = {"job": "usage", "source": str(tmp_path / "lines"), "output": str(tmp_path / "out")}
     said = failure(spark, ClusterError, **plan, source_format="parquet")
     assert "x.parquet" in said
+
+
+@pytest.mark.parametrize(("job", "is_stream"), [("usage", False), ("usage", True), ("recommend", False)])
+@pytest.mark.parametrize(("kind", "ending"), [("jsonl", "parquet"), ("parquet", "jsonl"), ("pushes", "jsonl")])
+def test_all_files_are_of_another_format(spark, tmp_path, job, is_stream, kind, ending):
+    folder = tmp_path / "received" / "date=2026-01-31"
+    writer = (JsonLinesWriter if ending == "jsonl" else ParquetWriter)(folder)
+    receive([Client(0, "app", "u", 1_000)], 3, [ToFiles(writer)])
+    writer.close()
+    plan = {"job": job, "source": str(folder.parent), "output": str(tmp_path / "out"), "source_format": kind}
+    if is_stream:
+        plan["checkpoint"] = str(tmp_path / "checkpoint")
+    assert f"give --format {ending}" in failure(spark, ConfigError, **plan)
 
 
 @pytest.mark.parametrize("kind", FORMATS)
