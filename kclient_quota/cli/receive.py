@@ -84,14 +84,15 @@ def run(options: argparse.Namespace) -> int:
         "group.id": options.group,
         "client.id": "kclient-quota-receive",
         "enable.auto.commit": False,
-        "auto.offset.reset": "earliest" if options.from_beginning else "latest",
+        "auto.offset.reset": "earliest",
     }
     sinks, closers = _sinks(options)
     stopped = threading.Event()
     former = {number: signal.signal(number, lambda *_: stopped.set()) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         receivers: list[TopicReceiver] = []
-        consumer, is_joined = subscribed(options, conf, stopped.is_set, receivers)
+        new_at_end = not options.from_beginning
+        consumer, is_joined = subscribed(options, conf, stopped.is_set, receivers, new_at_end=new_at_end)
         print("receiving; Ctrl-C stops", file=sys.stderr, flush=True)
         receiver = TopicReceiver(consumer, sinks, SYSTEM_CLOCK, is_joined)
         receivers.append(receiver)

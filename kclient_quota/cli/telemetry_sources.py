@@ -114,6 +114,8 @@ def subscribed(
     conf: dict[str, Any],
     stopped: "Callable[[], bool]",
     receivers: "Sequence[TopicReceiver]" = (),
+    *,
+    new_at_end: bool = False,
 ) -> "tuple[Consumer, Callable[[], bool]]":
     """A consumer of the topic that the options name, on a cluster that has answered, for a `TopicReceiver`.
 
@@ -122,6 +124,8 @@ def subscribed(
         conf: beside the connection's.
         stopped: whether asking shall end early.
         receivers: who reads from it, to be told of partitions that are taken away; may be filled afterwards.
+        new_at_end: begin at the end where the group has read nothing yet. `auto.offset.reset=latest` would do so, too,
+            where what it has not read has been deleted, and pass over all that is still there.
 
     Returns:
         the consumer, and whether its group has given it its partitions; where there is no topic it waits for none.
@@ -136,7 +140,8 @@ def subscribed(
 
     # telemetry is switched off, or it would receive what it pushes about receiving
     own = {"enable.metrics.push": False, "enable.partition.eof": True, "logger": _librdkafka_logger()}
-    consumer = Consumer({**configuration(options), **own, **conf})
+    whole_conf = {**configuration(options), **own, **conf}
+    consumer = Consumer(whole_conf)
     joined = threading.Event()
     try:
         problem = _asked(consumer, options, stopped)
@@ -154,11 +159,34 @@ def subscribed(
             for receiver in receivers:
                 receiver.forget(partitions)
 
-        consumer.subscribe([options.from_topic], on_assign=lambda *_: joined.set(), on_revoke=revoked, on_lost=lost)
+        def assigned(_consumer: "Consumer", partitions: "list[TopicPartition]") -> None:
+            joined.set()
+            if new_at_end:
+                _begin_new_at_end(consumer, partitions, whole_conf, options.timeout)
+
+        consumer.subscribe([options.from_topic], on_assign=assigned, on_revoke=revoked, on_lost=lost)
     except BaseException:
         consumer.close()
         raise
     return consumer, joined.is_set
+
+
+def _begin_new_at_end(
+    consumer: "Consumer", partitions: "list[TopicPartition]", conf: dict[str, Any], timeout_s: float
+) -> None:
+    from kclient_quota.clients import OFFSET_END, KafkaException, TopicPartition  # noqa: PLC0415 - as above
+
+    try:
+        known = consumer.committed([TopicPartition(part.topic, part.partition) for part in partitions], timeout_s)
+    except KafkaException as error:
+        warn(f"where the group has read to is not known, all that is there is read where it has not: {error}")
+        return
+    for part in known:
+        if part.offset < 0:
+            part.offset = OFFSET_END
+    strategy = str(conf.get("partition.assignment.strategy", ""))
+    is_cooperative = conf.get("group.protocol") == "consumer" or strategy.startswith("cooperative")
+    (consumer.incremental_assign if is_cooperative else consumer.assign)(known)
 
 
 def _librdkafka_logger() -> "Logger":

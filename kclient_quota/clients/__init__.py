@@ -1,11 +1,12 @@
 """Drop-in producers and consumers over confluent_kafka, and the plain ones beside them for comparisons."""
 
+from confluent_kafka import OFFSET_END, KafkaError, KafkaException, TopicPartition
 from confluent_kafka import Consumer as PlainConsumer
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka import Producer as PlainProducer
 from kclient_telemetry import logger_of
 
 __all__ = [
+    "OFFSET_END",
     "KafkaError",
     "KafkaException",
     "PlainConsumer",

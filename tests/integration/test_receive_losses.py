@@ -10,10 +10,12 @@ import threading
 import time
 import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
 from pathlib import Path
 
 import confluent_kafka
 import pytest
+from confluent_kafka.admin import AdminClient
 from kclient_telemetry.otlp import parse, with_resource_attributes
 from kclient_telemetry.receiver import files
 
@@ -28,13 +30,15 @@ PUSHES = 20
 @pytest.fixture
 def cluster():
     with EmbeddedBroker(topics={"telemetry": 1}) as running:
-        producer = confluent_kafka.Producer({"bootstrap.servers": running.bootstrap_servers})
-        for number in range(PUSHES):
-            producer.produce(
-                "telemetry", with_resource_attributes(PAYLOAD, {"client_id": f"c{number}"}, parse(PAYLOAD))
-            )
-        assert producer.flush(60) == 0
+        produce(running, range(PUSHES))
         yield running
+
+
+def produce(cluster, clients):
+    producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    for number in clients:
+        producer.produce("telemetry", with_resource_attributes(PAYLOAD, {"client_id": f"c{number}"}, parse(PAYLOAD)))
+    assert producer.flush(60) == 0
 
 
 def words(cluster, *more):
@@ -43,9 +47,13 @@ def words(cluster, *more):
 
 
 def started(cluster, *more):
+    return run_apart(words(cluster, *more))
+
+
+def run_apart(arguments):
     interruptible = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"  # in the background, too
     code = f"{interruptible}; import kclient_quota.cli.main as m; m.entry()"
-    given = [sys.executable, "-c", code, *words(cluster, *more)]
+    given = [sys.executable, "-c", code, *arguments]
     patient = {**os.environ, "OTEL_EXPORTER_OTLP_TIMEOUT": "60000"}
     return subprocess.Popen(given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=patient)
 
@@ -170,6 +178,48 @@ def test_a_process_that_is_killed_loses_nothing(cluster, tmp_path):
         process.communicate(timeout=60)
     assert not list(folder.glob("telemetry-*")), "a file under way is not there for those who read the directory"
     everything_comes_again(cluster, folder, "--command-config", member)
+
+
+PROTOCOLS = {
+    "eager": "",
+    "cooperative": "partition.assignment.strategy=cooperative-sticky\n",
+    "consumer": "group.protocol=consumer\n",
+}
+
+
+@pytest.fixture(params=PROTOCOLS)
+def protocol(request, tmp_path):
+    file = tmp_path / "protocol.properties"
+    file.write_text(PROTOCOLS[request.param])
+    return "--command-config", file
+
+
+def test_what_is_still_there_of_what_it_has_missed_is_read(cluster, protocol, tmp_path):
+    """Away for longer than the topic keeps: its place is gone, and it is no new group, which begins at the end."""
+    ends = [*protocol, "--idle-exit", "1.5", "--jsonl"]
+    assert main(words(cluster, *ends, tmp_path / "before")) == 0
+    produce(cluster, range(100, 110))
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    (deleted,) = admin.delete_records([confluent_kafka.TopicPartition("telemetry", 0, PUSHES + 5)]).values()
+    deleted.result(30)
+    asked = words(cluster, *ends, tmp_path / "after")
+    asked.remove("--from-beginning")
+    assert main(asked) == 0
+    assert clients_in(tmp_path / "after") == {f"c{number}" for number in range(105, 110)}
+
+
+def test_a_new_group_begins_at_the_end(cluster, protocol, tmp_path):
+    folder = tmp_path / "pushes"
+    asked = words(cluster, "--jsonl", folder, "--group", "new", *protocol)
+    asked.remove("--from-beginning")
+    with run_apart(asked) as process:
+        numbers = count(100)
+        soon(lambda: produce(cluster, [next(numbers)]) or any(file.stat().st_size for file in folder.glob("*")))
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    assert clients_in(folder)
+    assert not clients_in(folder) & EVERYBODY
 
 
 class FullDisk:
