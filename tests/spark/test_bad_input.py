@@ -20,7 +20,7 @@ from kclient_quota.spark.files import FORMATS, read_files
 from kclient_quota.spark.kafka.asking import Brokers
 from kclient_quota.spark.kafka.sink import write_batches
 from kclient_quota.spark.pipeline import Plan, reason, run
-from kclient_quota.spark.streaming.checkpoint import MARK
+from kclient_quota.spark.streaming.checkpoint import MARK, claim
 from tests.spark.pushes import BYTES, push, steady, write
 from tests.spark.receiving import Client, ToFiles, receive
 
@@ -286,6 +286,13 @@ def test_an_older_checkpoint(spark, plan, tmp_path):
     folder.mkdir()
     (folder / MARK).write_text('{"version": 0}')
     assert "version 0 of the pipeline" in failure(spark, ConfigError, **plan, checkpoint=str(folder))
+
+
+def test_a_checkpoint_that_another_run_begins_with_at_this_moment(spark, tmp_path, monkeypatch):
+    claim(spark, str(tmp_path), {"job": "points"})
+    monkeypatch.setattr("kclient_quota.spark.streaming.checkpoint.marked", lambda *_: None)  # looked just before
+    with pytest.raises(ConfigError, match="another run has begun with it"):
+        claim(spark, str(tmp_path), {"job": "points"})
 
 
 def dies(batches):

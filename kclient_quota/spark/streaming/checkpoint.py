@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 VERSION: Final = 5
 """Goes up when a job's columns or state change, so that an old checkpoint cannot be gone on with."""
 MARK: Final = "kclient-quota.json"
+_EXISTS: Final = "PATH_ALREADY_EXISTS"
 _REMEDY: Final = "start with a new checkpoint and a new output, or go on with what wrote this one"
 
 
@@ -59,12 +60,20 @@ def claim(spark: "SparkSession", checkpoint: str, facts: Mapping[str, Any]) -> N
         facts: what has to stay the same from run to run.
 
     Raises:
-        ConfigError: as `marked`; or it is of another job.
+        ConfigError: as `marked`; or it is of another job, or another run marks it at this moment.
     """
     found = marked(spark, checkpoint)
     if found is None:
         text = json.dumps({"version": VERSION, **facts})
-        spark.createDataFrame([(text,)], "value string").coalesce(1).write.text(f"{checkpoint}/{MARK}")
+        try:
+            spark.createDataFrame([(text,)], "value string").coalesce(1).write.text(f"{checkpoint}/{MARK}")
+        except AnalysisException as error:
+            if error.getCondition() != _EXISTS:
+                raise
+            raise ConfigError(
+                f"checkpoint {checkpoint}: another run has begun with it at this moment; a checkpoint is for one "
+                "run at a time, give each its own, and its own output"
+            ) from error
         return
     for name, value in facts.items():
         if found.get(name) != value:
