@@ -10,7 +10,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, cast
 from weakref import ReferenceType, finalize, ref
 
 import confluent_kafka
@@ -18,7 +18,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka._model import Messages
 
 from kclient_quota.clients.agents import CShareConsumer
-from kclient_quota.clients.calls import interruptible, log_in_as, merged, refused_callbacks
+from kclient_quota.clients.calls import NotMade, interruptible, log_in_as, merged, refused_callbacks, seconds
 from kclient_quota.clients.consumer import settings
 from kclient_quota.clients.interceptor import ConsumerInterceptors, closing_unless_made, load
 from kclient_quota.clients.librdkafka.keys import explained
@@ -56,6 +56,12 @@ _SIZE_KEYS: Final = ("fetch.max.bytes", "message.max.bytes")
 class PacedShareConsumer(CShareConsumer, TelemetryMethods):
     """All of `ShareConsumer` but what a tracing agent puts in the place of confluent_kafka's class."""
 
+    # What a subclass finds that has not called __init__: confluent_kafka says then that it is closed.
+    _paces = False
+    _asked: SharedAccounts | None = None  # those that know of a request under way
+    _pace = cast("SharedAccounts", NotMade(confluent_kafka.IllegalStateException, "Share consumer closed"))
+    _throttle_metrics = cast("ClientThrottleMetrics", _pace)
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         given = merged(args, kwargs)
         conf, ours = split(given)
@@ -80,7 +86,6 @@ class PacedShareConsumer(CShareConsumer, TelemetryMethods):
         self._interceptors = ConsumerInterceptors(load(ours.interceptors, given, ("on_consume",)))
         self._events: deque[Any] = deque()
         self._their_throttle_cb: Callable[[Any], Any] | None = conf.get("throttle_cb")
-        self._asked: SharedAccounts | None = None  # those that know of a request under way
         self._asked_at_ms = now_ms
         self._said_too_large = 0
         final = {
@@ -108,8 +113,11 @@ class PacedShareConsumer(CShareConsumer, TelemetryMethods):
 
     def poll(self, timeout: float = -1) -> Messages:
         """As confluent_kafka's; empty when the quota lets nothing through within `timeout`."""
+        timeout_s = seconds(timeout)
+        if not isinstance(timeout_s, int | float):
+            return super().poll(timeout)  # which says what is wrong
         clock = SYSTEM_CLOCK
-        end_ms = None if timeout < 0 else clock.now_ms() + round(timeout * 1000)
+        end_ms = None if timeout_s < 0 else clock.now_ms() + round(timeout_s * 1000)
         has_committed = False
         while True:
             now_ms = clock.now_ms()
@@ -253,7 +261,7 @@ class PacedShareConsumer(CShareConsumer, TelemetryMethods):
         self._renew_telemetry(username, password)
 
     def __exit__(self, *_error: object) -> None:
-        self.close()  # confluent_kafka's leaves a `with` by its own
+        PacedShareConsumer.close(self)  # confluent_kafka's leaves a `with` by its own
 
     def close(self) -> None:
         """As confluent_kafka's, but for five seconds at most.

@@ -16,6 +16,7 @@ from confluent_kafka.error import KeySerializationError
 from confluent_kafka.serialization import StringDeserializer, StringSerializer
 
 import kclient_quota
+from kclient_quota.testing.kafka_broker import KafkaBroker
 from tests.integration.argument_shapes import AT, does_not_fit
 
 NAMES = ("Producer", "Consumer", "SerializingProducer", "DeserializingConsumer")
@@ -125,20 +126,80 @@ def test_a_closed_client_says_at_every_door_what_the_plain_one_says(name: str) -
             assert first == second or (first[0] != "returns" and does_not_fit(second)), (door, args)
 
 
-@pytest.mark.parametrize("name", ["Producer", "Consumer"])
+def forgetful(cls: Any) -> Any:
+    class Forgetful(cls):  # type: ignore[misc]
+        def __init__(self) -> None:
+            """Forget it."""
+
+    return Forgetful()
+
+
+@pytest.mark.parametrize("name", ["Producer", "Consumer", "ShareConsumer"])
 def test_a_subclass_that_forgets_to_call_init_hears_what_it_hears_of_the_plain_one(name: str) -> None:
-    pair = []
-    for cls in classes(name):
-
-        class Forgetful(cls):  # type: ignore[misc, valid-type]
-            def __init__(self) -> None:
-                """Forget it."""
-
-        pair.append(Forgetful())
+    pair = list(map(forgetful, classes(name)))
     for door in (door for door in dir(type(pair[0])) if not door.startswith("_")):
         for args in ARGUMENTS:
             first, second = (outcome(getattr(client, door), *args) for client in pair)
             assert first == second or (first[0] != "returns" and does_not_fit(second)), (door, args)
+
+
+@pytest.mark.parametrize("name", ["Producer", "Consumer", "ShareConsumer"])
+def test_a_subclass_that_forgets_to_call_init_hears_the_same_at_doors_of_ours(name: str) -> None:
+    plain, ours = map(forgetful, classes(name))
+    said = outcome(plain.poll, 0)
+    assert said[0] != "returns"
+    found = {call: outcome(call) for call in (ours.metrics, ours.quota_state, lambda: ours.metric("x"))}
+    assert set(found.values()) == {said}
+
+
+REPLACED: dict[str, Any] = {
+    "Producer": {"__len__": lambda _: 7, "close": None, "flush": None, "poll": None, "purge": None, "produce": None},
+    "Consumer": {"position": None, "close": None, "poll": None, "consume": None, "keep_alive": None, "commit": None},
+}
+LIMITS: dict[str, Any] = {"free": {}, "limited": {"producer_byte_rate": 100_000, "consumer_byte_rate": 100_000}}
+
+
+def replaced(name: str, cls: Any, calls: list[str]) -> Any:
+    """A subclass that has something else by these names, as wrappers that people write do."""
+
+    def something_else(door: str) -> Any:
+        def method(_self: Any) -> None:
+            calls.append(door)
+
+        return method
+
+    return type("Mine", (cls,), {door: there or something_else(door) for door, there in REPLACED[name].items()})
+
+
+@pytest.mark.parametrize("limit", LIMITS.values(), ids=LIMITS)
+def test_what_a_subclass_has_in_place_of_a_method_is_called_by_its_caller_alone(
+    kafka_broker: KafkaBroker, limit: dict[str, Any]
+) -> None:
+    for cls in classes("Producer"):
+        calls: list[str] = []
+        conf = {"bootstrap.servers": kafka_broker.bootstrap_servers, "enable.metrics.push": False}
+        if cls is kclient_quota.Producer:
+            conf = {**conf, **limit}
+        with replaced("Producer", cls, calls)(conf) as producer:
+            cls.produce(producer, "t", b"v")
+            assert cls.flush(producer, 10) == 0
+            cls.poll(producer, 0)
+            cls.purge(producer)
+        assert (calls, cls.close(producer)) == ([], True)
+    for cls in classes("Consumer"):
+        calls = []
+        conf = {"bootstrap.servers": kafka_broker.bootstrap_servers, "enable.metrics.push": False}
+        conf.update({"group.id": cls.__module__, "auto.offset.reset": "earliest"})
+        if cls is kclient_quota.Consumer:
+            conf = {**conf, **limit}
+        with replaced("Consumer", cls, calls)(conf) as consumer:
+            consumer.subscribe(["t"])
+            received = 0
+            while received < 2:
+                received += cls.poll(consumer, 1.0) is not None
+            cls.commit(consumer, asynchronous=False)
+            committed = cls.committed(consumer, cls.assignment(consumer), 10)
+        assert (calls, sum(part.offset for part in committed if part.offset > 0)) == ([], 2)
 
 
 # What serializes --------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import confluent_kafka
 from confluent_kafka import KafkaException, Message, TopicPartition
 
 from kclient_quota.clients.agents import CConsumer, place, with_methods
-from kclient_quota.clients.calls import interruptible, log_in_as, merged
+from kclient_quota.clients.calls import NotMade, interruptible, log_in_as, merged
 from kclient_quota.clients.consumer import settings
 from kclient_quota.clients.consumer.core import ConsumerCore
 from kclient_quota.clients.consumer.held import key_of
@@ -44,6 +44,10 @@ LEFT_OUT: Any = ...
 
 class PacedConsumer(Storing, TelemetryMethods):
     """All of `Consumer` but its place in line with the classes that tracing agents put in confluent_kafka's place."""
+
+    # What a subclass finds that has not called __init__: confluent_kafka says then that it is closed.
+    _core = cast("ConsumerCore", NotMade(RuntimeError, "Consumer closed"))
+    _metrics = cast("partial[dict[MetricName, float]]", _core)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         given = merged(args, kwargs)
@@ -283,7 +287,7 @@ class PacedConsumer(Storing, TelemetryMethods):
         exc_traceback: TracebackType | None,
         /,
     ) -> None:
-        self.close()
+        PacedConsumer.close(self)
 
 
 def _limit_of(conf: Mapping[str, Any], ours: QuotaConfig) -> SharedLimit:

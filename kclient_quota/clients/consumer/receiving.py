@@ -189,7 +189,7 @@ class Receiving(Recovering):
 
     def _wait(self, wait_ms: int) -> None:
         began_ms = self._clock.now_ms()
-        self.keep_alive()
+        Receiving.keep_alive(self)
         self._clock.sleep_ms(wait_ms)
         self._waited.add(self._clock.now_ms() - began_ms)
 
@@ -236,7 +236,7 @@ class Receiving(Recovering):
             if self._ask() == 0:
                 self._take(1, 0.0)
             else:
-                self.keep_alive()
+                Receiving.keep_alive(self)
             self._serve_at = monotonic() + AHEAD_S
 
     def _hand_over(self, count: int, began: float) -> list[Message]:

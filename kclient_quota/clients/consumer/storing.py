@@ -94,7 +94,7 @@ class Storing(Receiving):
         if not (self._is_open and self._stores):
             return
         with self._alone():
-            self._store(self.position(super().assignment() if partitions is None else partitions))
+            self._store(Storing.position(self, super().assignment() if partitions is None else partitions))
 
     def _change_sizes(self, sizes: FetchSizes) -> None:
         with self._alone():

@@ -21,7 +21,7 @@ import confluent_kafka
 from confluent_kafka import KafkaException
 
 from kclient_quota.clients.agents import AsGiven, CProducer, is_watched, place, with_methods
-from kclient_quota.clients.calls import CallApart, log_in_as, lost_interrupt, merged, seconds
+from kclient_quota.clients.calls import CallApart, NotMade, log_in_as, lost_interrupt, merged, seconds
 from kclient_quota.clients.producer.outbox import RECORD_BYTES, Callback, Handed
 from kclient_quota.clients.producer.taking import (
     BLOCK_MS,
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from typing import Self
 
     from kclient_quota.clients.interceptor import ProducerInterceptors
+    from kclient_quota.clients.producer.hearing import Hearing
+    from kclient_quota.clients.producer.sender import Sender
     from kclient_quota.clients.quota_state import BrokerQuotaState
     from kclient_quota.metrics import MetricName
 
@@ -61,6 +63,8 @@ class PacedProducer(TakingProducer, TelemetryMethods):
     _closed = True
     _closing = threading.RLock()  # of one whose subclass has forgotten to make it; each has its own
     _abandoned = False
+    _sender = cast("Sender", NotMade(RuntimeError, "Producer has been closed"))
+    _hearing = cast("Hearing", _sender)
 
     def __init__(self, *config: Mapping[str, Any], heartbeat: Any = None, **kwargs: Any) -> None:
         given = merged(config, kwargs)
@@ -254,14 +258,7 @@ class PacedProducer(TakingProducer, TelemetryMethods):
             self._await_reports()
 
     def __len__(self) -> int:
-        """Messages that wait for the quota, those that librdkafka has, and reports that nobody has polled for."""
-        outbox = self._outbox
-        if outbox.is_forked:
-            return len(outbox)
-        before = outbox.in_flight
-        with_librdkafka = super().__len__()
-        direct = with_librdkafka - max(before, outbox.in_flight)
-        return len(outbox) + len(outbox.reports) + max(0, direct)
+        return self._count()
 
     def close(self, *_args: Any, **_kwargs: Any) -> bool:
         """Deliver what there is and close; takes little more than `max.block.ms`.
@@ -303,7 +300,7 @@ class PacedProducer(TakingProducer, TelemetryMethods):
             if left:
                 logger.warning("Producer closes with %d messages that its broker did not take: they are purged", left)
                 for _ in range(2):  # a callback may send again what it is told was purged
-                    self.purge()
+                    Producer.purge(self)
                     if not self._drain(clock.now_ms() + PURGE_MS):
                         break
             self._stop_sender()
@@ -328,7 +325,7 @@ class PacedProducer(TakingProducer, TelemetryMethods):
         return is_closed
 
     def __exit__(self, exc_type: object, exc_value: object, exc_traceback: object, /) -> None:
-        self.close()
+        Producer.close(self)
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
         """Log in with these from the next connection on; another user's quota is asked for at once."""

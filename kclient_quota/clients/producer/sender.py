@@ -160,7 +160,7 @@ class Sender:
             return True
         serve = producer.flush_librdkafka if self.wants_flush else producer.serve_librdkafka
         serve(min(wait_ms, POLL_MS) / 1000)
-        producer.hasten(ASK_MS)
+        producer.hasten_librdkafka(ASK_MS)
         return False
 
     def _step(self, producer: "Producer") -> float:
@@ -211,7 +211,7 @@ class Sender:
             wait_ms = core.wait_ms(now_ms)
             self.set_free(now_ms)
         if finished < outbox.finished:
-            producer.begun()
+            producer.begun_with_librdkafka()
             outbox.tell()
         for sent in sends[: len(sends) - len(refused[1:])]:
             self._tell_of(sent, now_ms)

@@ -203,7 +203,7 @@ class TransactingProducer(WaitingProducer):
         while wait_ms := self._throttled_for_ms(max, busy=False):
             now_ms = self._clock.now_ms()
             left_ms = wait_ms if deadline_ms is None else deadline_ms - now_ms
-            if left_ms <= 0 or len(self):
+            if left_ms <= 0 or self._count():
                 return
             self._mind_transaction(now_ms + wait_ms)
             self._let_pass(min(wait_ms, left_ms, SLICE_MS))

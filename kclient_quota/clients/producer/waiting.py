@@ -102,18 +102,18 @@ class WaitingProducer(CProducer):
         else:
             handed.context.run(self._pass_on, topic, *args)
 
-    def begun(self) -> None:
+    def begun_with_librdkafka(self) -> None:
         """Something has come of its messages."""
         self._beginning.over()
 
-    def hasten(self, within_ms: float) -> None:
+    def hasten_librdkafka(self, within_ms: float) -> None:
         """First messages have been waited for: if librdkafka still has some, it may have no producer id yet."""
         if not self._beginning.is_due:
             return
-        if len(self):  # its events count as well: there may be no message among them, which costs an answer
+        if self._count():  # its events count as well: there may be no message among them, which costs an answer
             self._beginning.ask(self.ask_librdkafka, within_ms)
         else:
-            self.begun()
+            self.begun_with_librdkafka()
 
     def _pass_on(
         self,
@@ -142,6 +142,16 @@ class WaitingProducer(CProducer):
         """The first message has been handed over; others may go straight."""
         self._beginning.topic = topic
         self._outbox.is_watched = self._is_watched
+
+    def _count(self) -> int:
+        """Messages that wait for the quota, those that librdkafka has, and reports that nobody has polled for."""
+        outbox = self._outbox
+        if outbox.is_forked:
+            return len(outbox)
+        before = outbox.in_flight
+        with_librdkafka = super().__len__()
+        direct = with_librdkafka - max(before, outbox.in_flight)
+        return len(outbox) + len(outbox.reports) + max(0, direct)
 
     # Letting time pass --------------------------------------------------------------------------------------------
 
@@ -177,7 +187,7 @@ class WaitingProducer(CProducer):
                 outbox.wait_for_news(slice_ms / 1000)
                 served = serve()
             if is_direct and left_ms > 0:  # otherwise the sender does
-                self.hasten(deadline_ms - self._clock.now_ms())
+                self.hasten_librdkafka(deadline_ms - self._clock.now_ms())
             if served or left_ms <= 0:
                 return served
 
@@ -254,7 +264,7 @@ class WaitingProducer(CProducer):
         """
         clock, is_first = self._clock, True
         deadline_ms = clock.now_ms() + most_ms
-        while self._outbox.is_mixed and not self._closed and len(self) >= self._most_messages:
+        while self._outbox.is_mixed and not self._closed and self._count() >= self._most_messages:
             left_ms = deadline_ms - clock.now_ms()
             if left_ms <= 0 and not is_first:
                 raise BufferError("Local: Queue full")
@@ -306,13 +316,13 @@ class WaitingProducer(CProducer):
                 is_direct = outbox.is_open or not outbox.is_running or (outbox.is_mixed and bool(super().__len__()))
                 if is_direct and not outbox.is_inside():
                     self._drain_direct(self._beginning.slice_ms(slice_ms), deadline_ms, began_ms, stays_out=stays_out)
-                elif len(self):
+                elif self._count():
                     self._serve(slice_ms, all_of_them=True)
                 if outbox.is_inside():
-                    return len(self)
+                    return self._count()
                 if self._heartbeat is not None:
                     self._heartbeat()
-                left = len(self)
+                left = self._count()
                 if not left or not slice_ms:
                     outbox.flushed(left)
                     return left
@@ -331,7 +341,7 @@ class WaitingProducer(CProducer):
         if outbox.in_flight:
             outbox.wake()  # there may be reports of what the sender has handed over
         if slice_ms:
-            self.hasten(inf if deadline_ms is None else deadline_ms - clock.now_ms())
+            self.hasten_librdkafka(inf if deadline_ms is None else deadline_ms - clock.now_ms())
 
     # Its sender, and its end ------------------------------------------------------------------------------------------
 
