@@ -75,7 +75,7 @@ else:
         def __init__(self, conf: dict[str, Any], *, heartbeat: Any = None) -> None:
             beats = keep_alive(heartbeat)
             super().__init__(conf)
-            self._heartbeat = beats
+            self._kq_heartbeat = beats
 
     _BASES, _METHODS = place(confluent_kafka.DeserializingConsumer, PlainConsumer, _Deserializing, None)
 

@@ -57,58 +57,58 @@ class PacedShareConsumer(CShareConsumer, TelemetryMethods):
     """All of `ShareConsumer` but what a tracing agent puts in the place of confluent_kafka's class."""
 
     # What a subclass finds that has not called __init__: confluent_kafka says then that it is closed.
-    _paces = False
-    _asked: SharedAccounts | None = None  # those that know of a request under way
-    _pace = cast("SharedAccounts", NotMade(confluent_kafka.IllegalStateException, "Share consumer closed"))
-    _throttle_metrics = cast("ClientThrottleMetrics", _pace)
+    _kq_paces = False
+    _kq_asked: SharedAccounts | None = None  # those that know of a request under way
+    _kq_pace = cast("SharedAccounts", NotMade(confluent_kafka.IllegalStateException, "Share consumer closed"))
+    _kq_throttle_metrics = cast("ClientThrottleMetrics", _kq_pace)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         given = merged(args, kwargs)
         conf, ours = split(given)
-        self._asks_with = dict(conf)
-        finder = LimitFinder(ours, self._asks_with, byte_rate_key=CONSUMER_BYTE_RATE)
+        self._kq_asks_with = dict(conf)
+        finder = LimitFinder(ours, self._kq_asks_with, byte_rate_key=CONSUMER_BYTE_RATE)
         limit = settings.NO_LIMIT if ours.backoff is Backoff.OFF else finder.find()
         warn_of_default_client_id(conf, limit)
-        self._client_id = client_id_of(conf)
-        self._limit = limit
-        self._paces = ours.backoff is not Backoff.OFF
+        self._kq_client_id = client_id_of(conf)
+        self._kq_limit = limit
+        self._kq_paces = ours.backoff is not Backoff.OFF
         now_ms = SYSTEM_CLOCK.now_ms()
-        self._pace_of_user = partial(_pace_of, self._asks_with, ours)
-        self._pace = self._pace_of_user(limit)
-        if self._paces:
-            self._pace.follow(limit)
-        self._leaders = PartitionLeaders(self._asks_with)
-        self._longest_throttle_ms = longest_throttle_ms(conf, limit)
-        self._interval_ms = settings.max_poll_interval_ms(conf)
-        self._polled_at_ms = now_ms
-        self._log = ThrottleLog(self._client_id, "share fetches are spaced", ours.backoff)
-        self._throttle_metrics = ClientThrottleMetrics(SHARE_CONSUMER, self._client_id)
-        self._interceptors = ConsumerInterceptors(load(ours.interceptors, given, ("on_consume",)))
-        self._events: deque[Any] = deque()
-        self._their_throttle_cb: Callable[[Any], Any] | None = conf.get("throttle_cb")
-        self._asked_at_ms = now_ms
-        self._said_too_large = 0
+        self._kq_pace_of_user = partial(_pace_of, self._kq_asks_with, ours)
+        self._kq_pace = self._kq_pace_of_user(limit)
+        if self._kq_paces:
+            self._kq_pace.follow(limit)
+        self._kq_leaders = PartitionLeaders(self._kq_asks_with)
+        self._kq_longest_throttle_ms = longest_throttle_ms(conf, limit)
+        self._kq_interval_ms = settings.max_poll_interval_ms(conf)
+        self._kq_polled_at_ms = now_ms
+        self._kq_log = ThrottleLog(self._kq_client_id, "share fetches are spaced", ours.backoff)
+        self._kq_throttle_metrics = ClientThrottleMetrics(SHARE_CONSUMER, self._kq_client_id)
+        self._kq_interceptors = ConsumerInterceptors(load(ours.interceptors, given, ("on_consume",)))
+        self._kq_events: deque[Any] = deque()
+        self._kq_their_throttle_cb: Callable[[Any], Any] | None = conf.get("throttle_cb")
+        self._kq_asked_at_ms = now_ms
+        self._kq_said_too_large = 0
         final = {
             **_sizes(conf, limit, learn=ours.limit_source is LimitSource.LEARNED),
-            "throttle_cb": self._events.append,
+            "throttle_cb": self._kq_events.append,
             **refused_callbacks(conf),
         }
-        self._fetch_bytes = whole_number(final, ["fetch.max.bytes"], MOST_FETCH_BYTES)
+        self._kq_fetch_bytes = whole_number(final, ["fetch.max.bytes"], MOST_FETCH_BYTES)
         # Threads that look after a consumer must not keep it alive.
         me = ref(self)
-        self._telemetry = new_telemetry(SHARE_CONSUMER, conf, partial(_metrics_of, me))
-        if self._telemetry is not None:
+        self._kq_telemetry = new_telemetry(SHARE_CONSUMER, conf, partial(_metrics_of, me))
+        if self._kq_telemetry is not None:
             final[ENABLE_KEY] = False
         try:
-            with closing_unless_made(self._interceptors):
+            with closing_unless_made(self._kq_interceptors):
                 super().__init__(final)
         except KafkaException as error:
             raise explained(error) from None
-        self._start_telemetry()
+        self._kq_start_telemetry()
         watch = LimitWatch(finder, partial(_tell_limit, me))
-        self._ask_soon = watch.ask_soon
-        self._stop_watch = finalize(self, watch.close)
-        if self._paces and finder.may_change:
+        self._kq_ask_soon = watch.ask_soon
+        self._kq_stop_watch = finalize(self, watch.close)
+        if self._kq_paces and finder.may_change:
             watch.start()
 
     def poll(self, timeout: float = -1) -> Messages:
@@ -122,9 +122,9 @@ class PacedShareConsumer(CShareConsumer, TelemetryMethods):
         while True:
             now_ms = clock.now_ms()
             left_ms = SLICE_MS if end_ms is None else max(0, end_ms - now_ms)
-            wait_ms = self._wait_ms(now_ms)
+            wait_ms = self._kq_wait_ms(now_ms)
             if wait_ms == 0:
-                messages = self._poll_for(min(left_ms, SLICE_MS))
+                messages = self._kq_poll_for(min(left_ms, SLICE_MS))
                 if len(messages) or (end_ms is not None and clock.now_ms() >= end_ms):
                     return messages
                 continue
@@ -132,133 +132,135 @@ class PacedShareConsumer(CShareConsumer, TelemetryMethods):
                 # it would have been with the next fetch, which may be ten seconds away
                 has_committed = True
                 super().commit_async()
-                self._hear()
+                self._kq_hear()
             if left_ms == 0:
                 return Messages()
             sleep(min(wait_ms, left_ms, NAP_MS) / 1000)
 
-    def _wait_ms(self, now_ms: int) -> int:
+    def _kq_wait_ms(self, now_ms: int) -> int:
         """How long not to ask librdkafka for anything."""
-        if not self._paces or self._limit.unlimited or now_ms - self._polled_at_ms > self._interval_ms // 2:
+        if not self._kq_paces or self._kq_limit.unlimited or now_ms - self._kq_polled_at_ms > self._kq_interval_ms // 2:
             return 0
-        if self._asked is not None:
+        if self._kq_asked is not None:
             # what the request that is still under way brings was let through when it was sent
             return 0
-        pace = self._pace
+        pace = self._kq_pace
         with pace.lock:
             wait_ms = pace.pacer.wait_ms(now_ms)
             too_large = pace.pacer.too_large
-        if too_large and too_large != self._said_too_large:
-            self._said_too_large = too_large
-            logger.warning("Share consumer %r asks for nothing: %s", self._client_id, self._stall(too_large))
+        if too_large and too_large != self._kq_said_too_large:
+            self._kq_said_too_large = too_large
+            logger.warning("Share consumer %r asks for nothing: %s", self._kq_client_id, self._kq_stall(too_large))
         return NAP_MS if wait_ms is None else wait_ms
 
-    def _poll_for(self, timeout_ms: int) -> Messages:
-        asked = self._asked
+    def _kq_poll_for(self, timeout_ms: int) -> Messages:
+        asked = self._kq_asked
         if asked is None:
-            asked = self._pace
+            asked = self._kq_pace
             with asked.lock:
                 asked.pacer.asks()
-            self._asked, self._asked_at_ms = asked, SYSTEM_CLOCK.now_ms()
+            self._kq_asked, self._kq_asked_at_ms = asked, SYSTEM_CLOCK.now_ms()
         messages: Messages = interruptible(super().poll, timeout_ms / 1000)
-        now_ms = self._polled_at_ms = SYSTEM_CLOCK.now_ms()
+        now_ms = self._kq_polled_at_ms = SYSTEM_CLOCK.now_ms()
         whole = [message for message in messages if message.error() is None]
         if whole:
             received: dict[int, int] = {}
             try:
-                received = self._by_broker(whole, now_ms)
+                received = self._kq_by_broker(whole, now_ms)
             finally:  # whatever comes, a Ctrl-C too: others of this process wait for the answer
-                self._asked = None
+                self._kq_asked = None
                 with asked.lock:
-                    asked.pacer.answered(received, self._asked_at_ms, now_ms)
+                    asked.pacer.answered(received, self._kq_asked_at_ms, now_ms)
             for broker in received:
-                self._throttle_metrics.record(broker, responses=1, throttled=0, sum_ms=0, max_ms=0, now_ms=now_ms)
-        self._hear()
-        if not (self._interceptors and whole):
+                self._kq_throttle_metrics.record(broker, responses=1, throttled=0, sum_ms=0, max_ms=0, now_ms=now_ms)
+        self._kq_hear()
+        if not (self._kq_interceptors and whole):
             return messages
         errors = [message for message in messages if message.error() is not None]
-        return Messages(errors + self._interceptors.on_consume(whole))
+        return Messages(errors + self._kq_interceptors.on_consume(whole))
 
-    def _by_broker(self, messages: list[Any], now_ms: int) -> dict[int, int]:
+    def _kq_by_broker(self, messages: list[Any], now_ms: int) -> dict[int, int]:
         """Wire bytes of each broker, about."""
         payloads: dict[Place, list[int]] = {}
         for message in messages:
             nbytes = len(message) + len(message.key() or b"") + _header_bytes(message)
             payloads.setdefault((message.topic(), message.partition()), []).append(nbytes)
-        received = {place: wire_bytes(len(sizes), sum(sizes), self._fetch_bytes) for place, sizes in payloads.items()}
-        if not self._paces or self._limit.unlimited:
+        received = {
+            place: wire_bytes(len(sizes), sum(sizes), self._kq_fetch_bytes) for place, sizes in payloads.items()
+        }
+        if not self._kq_paces or self._kq_limit.unlimited:
             return {ANY_BROKER: sum(received.values())}
-        return self._leaders.by_broker(received, now_ms)
+        return self._kq_leaders.by_broker(received, now_ms)
 
-    def _hear(self) -> None:
+    def _kq_hear(self) -> None:
         """Heed what librdkafka has said of throttles."""
-        while self._events:
-            event = self._events.popleft()
+        while self._kq_events:
+            event = self._kq_events.popleft()
             throttle_ms = round(event.throttle_time * 1000)
             if throttle_ms > 0:
-                self._on_throttle(event, throttle_ms, SYSTEM_CLOCK.now_ms())
-            if self._their_throttle_cb is not None:
-                self._their_throttle_cb(event)
-        self._log.on_time(SYSTEM_CLOCK.now_ms())
+                self._kq_on_throttle(event, throttle_ms, SYSTEM_CLOCK.now_ms())
+            if self._kq_their_throttle_cb is not None:
+                self._kq_their_throttle_cb(event)
+        self._kq_log.on_time(SYSTEM_CLOCK.now_ms())
 
-    def _on_throttle(self, event: Any, throttle_ms: int, now_ms: int) -> None:
-        pace = self._pace
+    def _kq_on_throttle(self, event: Any, throttle_ms: int, now_ms: int) -> None:
+        pace = self._kq_pace
         with pace.lock:
-            pace.pacer.on_throttle(event.broker_id, min(throttle_ms, self._longest_throttle_ms), now_ms)
-        self._leaders.doubt()
-        self._throttle_metrics.record(
+            pace.pacer.on_throttle(event.broker_id, min(throttle_ms, self._kq_longest_throttle_ms), now_ms)
+        self._kq_leaders.doubt()
+        self._kq_throttle_metrics.record(
             event.broker_id, responses=1, throttled=1, sum_ms=throttle_ms, max_ms=throttle_ms, now_ms=now_ms
         )
-        self._log.on_throttle(event.broker_name, throttle_ms, self._limit, now_ms)
-        if self._log.asks(now_ms):
-            self._ask_soon()
+        self._kq_log.on_throttle(event.broker_name, throttle_ms, self._kq_limit, now_ms)
+        if self._kq_log.asks(now_ms):
+            self._kq_ask_soon()
 
-    def _on_limit(self, limit: Limit) -> None:
+    def _kq_on_limit(self, limit: Limit) -> None:
         """The cluster says something else; in the watch's own thread."""
-        self._limit = limit
-        self._pace.follow(limit)
+        self._kq_limit = limit
+        self._kq_pace.follow(limit)
 
     def metrics(self) -> dict[MetricName, float]:
         """Throttle times by Kafka's names: `{MetricName(name, group, tags): float}`, in milliseconds."""
-        return self._throttle_metrics.collect(SYSTEM_CLOCK.now_ms())
+        return self._kq_throttle_metrics.collect(SYSTEM_CLOCK.now_ms())
 
     def quota_state(self) -> dict[int, BrokerQuotaState]:
         """What is known about the quota on each broker, by broker id; `stall` says why nothing comes.
 
         Number -1 stands for brokers of which nothing was heard yet, or of which nobody says what they lead.
         """
-        pace = self._pace
+        pace = self._kq_pace
         with pace.lock:
             states = pace.pacer.states(SYSTEM_CLOCK.now_ms())
-        return {broker: self._state(state) for broker, state in states.items()}
+        return {broker: self._kq_state(state) for broker, state in states.items()}
 
-    def _state(self, state: ShareState) -> BrokerQuotaState:
+    def _kq_state(self, state: ShareState) -> BrokerQuotaState:
         return BrokerQuotaState(
-            limit=self._limit.byte_rate,
-            source=self._limit.source.value,
+            limit=self._kq_limit.byte_rate,
+            source=self._kq_limit.source.value,
             rate=state.rate,
             throttled_until_ms=state.throttled_ms,
             admitted=state.received_bytes,
             outstanding=0,
-            stall=self._stall(state.too_large) if state.too_large else None,
+            stall=self._kq_stall(state.too_large) if state.too_large else None,
         )
 
-    def _stall(self, nbytes: int) -> str:
+    def _kq_stall(self, nbytes: int) -> str:
         return (
             f"the next batch has about {nbytes:,} bytes more than its quota lets through at once (consumer_byte_rate "
-            f"{self._limit.byte_rate or 0:,.0f}): raise the quota, or let producers make smaller batches. Asking again "
-            "would have the broker archive its records after five attempts"
+            f"{self._kq_limit.byte_rate or 0:,.0f}): raise the quota, or let producers make smaller batches. Asking "
+            "again would have the broker archive its records after five attempts"
         )
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
         """As confluent_kafka's; telemetry and questions about quotas follow."""
         super().set_sasl_credentials(username, password)
-        is_another = log_in_as(self._asks_with, username, password)
+        is_another = log_in_as(self._kq_asks_with, username, password)
         if is_another:
-            self._pace = self._pace_of_user(self._limit)
-        if is_another or not self._limit.known:
-            self._ask_soon()
-        self._renew_telemetry(username, password)
+            self._kq_pace = self._kq_pace_of_user(self._kq_limit)
+        if is_another or not self._kq_limit.known:
+            self._kq_ask_soon()
+        self._kq_renew_telemetry(username, password)
 
     def __exit__(self, *_error: object) -> None:
         PacedShareConsumer.close(self)  # confluent_kafka's leaves a `with` by its own
@@ -278,12 +280,12 @@ class PacedShareConsumer(CShareConsumer, TelemetryMethods):
         except confluent_kafka.IllegalStateException:
             super().close()  # refused here and now if a callback calls it; otherwise it was closed before
             return
-        self._stop_telemetry()
-        self._stop_watch()
-        asked, self._asked = self._asked, None
+        self._kq_stop_telemetry()
+        self._kq_stop_watch()
+        asked, self._kq_asked = self._kq_asked, None
         if asked is not None:
             with asked.lock:
-                asked.pacer.answered({}, self._asked_at_ms, SYSTEM_CLOCK.now_ms())
+                asked.pacer.answered({}, self._kq_asked_at_ms, SYSTEM_CLOCK.now_ms())
         close_theirs, closed, failures = super().close, threading.Event(), list[BaseException]()
 
         def close() -> None:
@@ -293,13 +295,13 @@ class PacedShareConsumer(CShareConsumer, TelemetryMethods):
                 failures.append(error)
             closed.set()
 
-        threading.Thread(target=close, name=f"close {self._client_id}", daemon=True).start()
+        threading.Thread(target=close, name=f"close {self._kq_client_id}", daemon=True).start()
         if not closed.wait(CLOSE_S):
             logger.warning(
                 "Share consumer %r is muted by its broker; librdkafka closes it within socket.timeout.ms",
-                self._client_id,
+                self._kq_client_id,
             )
-        self._interceptors.close()
+        self._kq_interceptors.close()
         if failures:
             raise failures[0]
 
@@ -334,7 +336,7 @@ def _metrics_of(me: "ReferenceType[PacedShareConsumer]") -> dict[MetricName, flo
 def _tell_limit(me: "ReferenceType[PacedShareConsumer]", limit: Limit) -> None:
     consumer = me()
     if consumer is not None:
-        consumer._on_limit(limit)  # noqa: SLF001 - one of its own
+        consumer._kq_on_limit(limit)  # noqa: SLF001 - one of its own
 
 
 class ShareConsumer(PacedShareConsumer, confluent_kafka.ShareConsumer):

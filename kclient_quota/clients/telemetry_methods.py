@@ -35,23 +35,23 @@ class TelemetryMethods:
 
     __slots__ = ()
 
-    _telemetry: ClientTelemetry | None = None
+    _kq_telemetry: ClientTelemetry | None = None
 
-    def _start_telemetry(self) -> None:
+    def _kq_start_telemetry(self) -> None:
         from kclient_quota.clients import live  # noqa: PLC0415 - loaded with the first client
 
         live.opened(self)
-        if self._telemetry is not None and has_started(self._telemetry.start, "push a client's telemetry"):
+        if self._kq_telemetry is not None and has_started(self._kq_telemetry.start, "push a client's telemetry"):
             # for a client that is forgotten rather than closed
-            weakref.finalize(self, self._telemetry.abandon).atexit = False
+            weakref.finalize(self, self._kq_telemetry.abandon).atexit = False
 
-    def _stop_telemetry(self) -> None:
-        if self._telemetry is not None:
-            self._telemetry.close()
+    def _kq_stop_telemetry(self) -> None:
+        if self._kq_telemetry is not None:
+            self._kq_telemetry.close()
 
-    def _renew_telemetry(self, username: str, password: str) -> None:
-        if self._telemetry is not None:
-            self._telemetry.set_sasl_credentials(username, password)
+    def _kq_renew_telemetry(self, username: str, password: str) -> None:
+        if self._kq_telemetry is not None:
+            self._kq_telemetry.set_sasl_credentials(username, password)
 
     def metrics(self) -> dict[MetricName, float]:
         """All of them, by Kafka's names."""
@@ -81,9 +81,9 @@ class TelemetryMethods:
             ConfigError: telemetry is off.
             ValueError: the timeout is negative.
         """
-        if self._telemetry is None:
+        if self._kq_telemetry is None:
             raise ConfigError(DISABLED)
-        return self._telemetry.client_instance_id(round(timeout * 1000))
+        return self._kq_telemetry.client_instance_id(round(timeout * 1000))
 
     def register_metric_for_subscription(
         self, metric: MetricName, measure: Callable[[], Any], kind: MetricKind = MetricKind.GAUGE
@@ -95,18 +95,18 @@ class TelemetryMethods:
             measure: gives the current value, a number, when it is pushed; a plain function, called in another thread.
             kind: `MetricKind.SUM` for what only grows.
         """
-        if self._telemetry is not None:
-            self._telemetry.register(metric, measure, kind)
+        if self._kq_telemetry is not None:
+            self._kq_telemetry.register(metric, measure, kind)
 
     def unregister_metric_from_subscription(self, metric: MetricName) -> None:
         """Push it no longer (KIP-1076); nothing if it was never registered."""
-        if self._telemetry is not None:
-            self._telemetry.unregister(metric)
+        if self._kq_telemetry is not None:
+            self._kq_telemetry.unregister(metric)
 
     def register_metric_reader_for_subscription(self, reader: MetricReader) -> None:
         """Push what a MeterProvider collects through `kclient_telemetry.client.otel.KafkaMetricReader`."""
-        if self._telemetry is not None:
-            self._telemetry.add_reader(reader)
+        if self._kq_telemetry is not None:
+            self._kq_telemetry.add_reader(reader)
 
 
 class AIOTelemetryMethods:

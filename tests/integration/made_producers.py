@@ -38,7 +38,7 @@ class Reports:
 
 def stuck(producer: Producer, reports: Reports) -> None:
     """Put a message behind the throttle that librdkafka has accepted already, while nothing was known to limit."""
-    producer._outbox.is_mixed = True
+    producer._kq_outbox.is_mixed = True
     confluent_kafka.Producer.produce(producer, "orders", b"stuck", on_delivery=reports)
 
 

@@ -112,7 +112,7 @@ async def test_a_sender_that_takes_its_time_to_answer_takes_no_message_beyond_ma
     broker: EmbeddedBroker,
 ) -> None:
     producer = await throttled(broker, 50_000, **{"max.block.ms": 500})
-    lock, is_held = producer._producer._sender.lock, threading.Event()
+    lock, is_held = producer._producer._kq_sender.lock, threading.Event()
 
     def hold() -> None:
         with lock:
@@ -346,7 +346,7 @@ async def test_a_transaction_that_would_time_out_is_aborted_within_an_await_of_t
 
 async def begin_in_vain(producer: AIOProducer) -> None:
     """The broker throttles for longer than another transaction may take."""
-    producer._max_block_ms = 300
+    producer._kq_max_block_ms = 300
     begin = time.monotonic()
     with pytest.raises(QuotaThrottledError, match="would have to be aborted"):
         await producer.begin_transaction()

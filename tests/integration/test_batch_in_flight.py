@@ -75,33 +75,33 @@ class Reader:
 
     def ended_by_a_signal(self) -> None:
         """Take a batch that the application never gets."""
-        pull, lost = self.consumer._pull, []
+        pull, lost = self.consumer._kq_pull, []
 
         def pulled(count: int, timeout_s: float) -> list[confluent_kafka.Message]:
             lost.extend(pull(count, timeout_s))
             raise Stop
 
-        self.consumer._pull = pulled  # type: ignore[method-assign]
+        self.consumer._kq_pull = pulled  # type: ignore[method-assign]
         end = time.monotonic() + 60
         while not lost:
             assert time.monotonic() < end
             with pytest.raises(Stop):
                 self.consumer.consume(20, 0.5)
-        self.consumer._pull = pull  # type: ignore[method-assign]
+        self.consumer._kq_pull = pull  # type: ignore[method-assign]
 
     def then(self, call: Callable[[], Any]) -> list[bool]:
         """Have librdkafka's next batch followed by this callback."""
-        pull, done = self.consumer._pull, []
+        pull, done = self.consumer._kq_pull, []
 
         def pulled(count: int, timeout_s: float) -> list[confluent_kafka.Message]:
             messages = pull(count, timeout_s)
             if messages:
-                self.consumer._pull = pull  # type: ignore[method-assign]
-                self.consumer._listener.call_back(call)
+                self.consumer._kq_pull = pull  # type: ignore[method-assign]
+                self.consumer._kq_listener.call_back(call)
                 done.append(True)
             return messages
 
-        self.consumer._pull = pulled  # type: ignore[method-assign]
+        self.consumer._kq_pull = pulled  # type: ignore[method-assign]
         return done
 
     def lose(self, part: TopicPartition) -> None:
@@ -167,7 +167,7 @@ def test_a_signal_in_what_was_begun_at_its_beginning(servers: str, reader: Reade
 @pytest.mark.parametrize("how", ["poll", "consume"])
 def test_a_signal_after_another_partition_has_gone(reader: Reader, how: str) -> None:
     consumer = reader.consumer
-    consumer._reads_ahead = False
+    consumer._kq_reads_ahead = False
     consumer.incremental_assign([TopicPartition("orders", 0, 0)])
     reader.until(lambda: len(reader.seen[0]) >= 30)
     if how == "consume":
@@ -199,14 +199,14 @@ def test_sizes_that_change_while_an_application_works_on_a_batch(reader: Reader)
     consumer.assign([TopicPartition("orders", 0, 0), TopicPartition("orders", 1, 0)])
     while min(map(len, reader.seen.values())) < EACH:
         reader.take(consumer.consume(50, 1))
-    consumer._core.other_sizes = lambda now_ms: NEAR  # type: ignore[method-assign]
-    consumer._core.heartbeat.due = lambda now_ms: Beat.POLL  # type: ignore[method-assign]
+    consumer._kq_core.other_sizes = lambda now_ms: NEAR  # type: ignore[method-assign]
+    consumer._kq_core.heartbeat.due = lambda now_ms: Beat.POLL  # type: ignore[method-assign]
     end = time.monotonic() + 60
-    while consumer._fetcher is None:
+    while consumer._kq_fetcher is None:
         assert time.monotonic() < end
         consumer.keep_alive()
         time.sleep(0.02)
-    consumer._core.other_sizes = lambda now_ms: None  # type: ignore[method-assign]
+    consumer._kq_core.other_sizes = lambda now_ms: None  # type: ignore[method-assign]
     told = consumer.position([FIRST, SECOND])
     assert [part.offset for part in told] == [len(found) for found in reader.seen.values()]
     for _ in range(5):
@@ -219,10 +219,10 @@ def test_what_was_held_through_a_change_of_sizes_is_committed_before_anything_co
     consumer.assign([TopicPartition("orders", 0, 0)])
     reader.until(lambda: len(reader.seen[0]) >= 10)
     time.sleep(0.3)
-    consumer._change_sizes(NEAR)
+    consumer._kq_change_sizes(NEAR)
     assert consumer.position([FIRST])[0].offset == len(reader.seen[0])
     reader.until(lambda: len(reader.seen[0]) >= EACH)
-    assert not consumer._held
+    assert not consumer._kq_held
     assert consumer.position([FIRST])[0].offset == EACH
     consumer.commit(asynchronous=False)
     assert consumer.committed([FIRST], 60)[0].offset == EACH
@@ -232,25 +232,25 @@ def test_a_partition_that_goes_between_two_batches_of_a_change_of_sizes(
     reader: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     consumer = reader.consumer
-    consumer._reads_ahead = False
+    consumer._kq_reads_ahead = False
     consumer.incremental_assign([TopicPartition("orders", 0, 0), TopicPartition("orders", 1, 0)])
     reader.until(lambda: len(reader.seen[0]) >= 5)
-    assert not consumer._held
+    assert not consumer._kq_held
     monkeypatch.setattr(receiving, "DRAIN_MESSAGES", 20)
     time.sleep(0.3)
-    pull, counts = consumer._pull, []
+    pull, counts = consumer._kq_pull, []
 
     def pulled(count: int, timeout_s: float) -> list[confluent_kafka.Message]:
-        if sum(counts) > 0 and consumer._pull is not pull:
-            consumer._pull = pull  # type: ignore[method-assign]
-            consumer._listener.call_back(reader.lose, FIRST)
+        if sum(counts) > 0 and consumer._kq_pull is not pull:
+            consumer._kq_pull = pull  # type: ignore[method-assign]
+            consumer._kq_listener.call_back(reader.lose, FIRST)
         # the first batch is whole, however late librdkafka has fetched it
         messages = pull(count, timeout_s if counts else 60)
         counts.append(len(messages))
         return messages
 
-    consumer._pull = pulled  # type: ignore[method-assign]
-    consumer._change_sizes(NEAR)
+    consumer._kq_pull = pulled  # type: ignore[method-assign]
+    consumer._kq_change_sizes(NEAR)
     assert counts[0] == 20
     assert [part.offset for part in consumer.committed([FIRST], 60)] == [len(reader.seen[0])]
     before = len(reader.seen[0])
@@ -320,11 +320,11 @@ def test_a_pause_within_a_batch_while_some_before_it_are_held(reader: Reader) ->
     consumer = reader.consumer
     consumer.assign([TopicPartition("orders", 0, 0)])
     reader.until(lambda: len(reader.seen[0]) >= 20)
-    while not consumer._held:
-        consumer._take(5, 0.5)
+    while not consumer._kq_held:
+        consumer._kq_take(5, 0.5)
     done = reader.then(lambda: consumer.pause([FIRST]))
     while not done:
-        consumer._take(5, 0.5)
+        consumer._kq_take(5, 0.5)
     assert consumer.poll(0.2) is None
     assert consumer.position([FIRST])[0].offset == len(reader.seen[0])
     consumer.resume([FIRST])
@@ -341,9 +341,9 @@ def test_sizes_that_change_right_after_a_seek(servers: str, reader: Reader, to: 
     reader.until(lambda: len(reader.seen[0]) >= 10)
     consumer.seek(TopicPartition("orders", 0, to))
     reader.seen[0].clear()
-    consumer._pull = lambda count, timeout_s: []  # type: ignore[method-assign]
-    consumer._change_sizes(NEAR)
-    del consumer._pull
+    consumer._kq_pull = lambda count, timeout_s: []  # type: ignore[method-assign]
+    consumer._kq_change_sizes(NEAR)
+    del consumer._kq_pull
     if to == OFFSET_END:
         for _ in range(5):
             reader.poll()
@@ -358,18 +358,18 @@ def test_callbacks_are_served_while_many_messages_are_held(reader: Reader) -> No
     consumer.assign([TopicPartition("orders", 0, 0)])
     reader.until(lambda: len(reader.seen[0]) >= 1)
     time.sleep(0.3)
-    consumer._change_sizes(NEAR)
-    serve, served = consumer._serve_member, []
+    consumer._kq_change_sizes(NEAR)
+    serve, served = consumer._kq_serve_member, []
 
     def counted() -> None:
-        served.append(len(consumer._held))
+        served.append(len(consumer._kq_held))
         serve()
 
-    consumer._serve_member = counted  # type: ignore[method-assign]
+    consumer._kq_serve_member = counted  # type: ignore[method-assign]
     while len(served) < 3:
         time.sleep(2 * receiving.AHEAD_S)
         reader.take(consumer.consume(1, 0))
-        assert consumer._held
+        assert consumer._kq_held
     assert reader.seen[0] == list(range(len(reader.seen[0])))
 
 
@@ -382,12 +382,12 @@ def test_what_has_been_received_is_not_kept_while_messages_are_held(
     consumer = reader.consumer
     try:
         consumer.assign([TopicPartition("orders", 0, 0)])
-        reader.until(lambda: bool(consumer._held))
+        reader.until(lambda: bool(consumer._kq_held))
         while len(reader.seen[0]) < 100:
-            consumer._serve_at = 0.0
+            consumer._kq_serve_at = 0.0
             reader.poll()
-            assert consumer._held
-            assert consumer._received._count < 30
+            assert consumer._kq_held
+            assert consumer._kq_received._count < 30
     finally:
         consumer.close()
 
@@ -397,19 +397,19 @@ def test_a_change_of_sizes_that_a_signal_ends_is_made_the_next_time(reader: Read
     consumer.assign([TopicPartition("orders", 0, 0)])
     reader.until(lambda: len(reader.seen[0]) >= 10)
     wanted = [NEAR]
-    consumer._core.other_sizes = lambda now_ms: wanted.pop() if wanted else None  # type: ignore[method-assign]
-    fetch_in = consumer._fetch_in
+    consumer._kq_core.other_sizes = lambda now_ms: wanted.pop() if wanted else None  # type: ignore[method-assign]
+    fetch_in = consumer._kq_fetch_in
 
     def ended(*_: Any) -> None:
-        consumer._fetch_in = fetch_in  # type: ignore[method-assign]
+        consumer._kq_fetch_in = fetch_in  # type: ignore[method-assign]
         raise Stop
 
-    consumer._fetch_in = ended  # type: ignore[method-assign]
+    consumer._kq_fetch_in = ended  # type: ignore[method-assign]
     with pytest.raises(Stop):
         reader.until(lambda: False)
     reader.until(lambda: len(reader.seen[0]) >= EACH)
     end = time.monotonic() + 60
-    while consumer._fetcher is None:
+    while consumer._kq_fetcher is None:
         assert time.monotonic() < end
         reader.poll()
     assert reader.seen[0] == list(range(EACH))
@@ -419,7 +419,7 @@ def test_a_change_of_sizes_that_a_signal_ends_is_made_the_next_time(reader: Read
 def test_watermarks_are_those_of_the_client_that_fetches(servers: str, reader: Reader) -> None:
     consumer = reader.consumer
     consumer.assign([TopicPartition("orders", 0, 0)])
-    consumer._change_sizes(NEAR)
+    consumer._kq_change_sizes(NEAR)
     reader.until(lambda: len(reader.seen[0]) >= EACH)
     assert consumer.get_watermark_offsets(FIRST, cached=True) == (0, EACH)
     assert consumer.get_watermark_offsets(FIRST, 60) == (0, EACH)

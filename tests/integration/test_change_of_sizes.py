@@ -86,8 +86,8 @@ def test_whichever_line_a_signal_ends(servers: str) -> None:
         consumer.assign([TopicPartition("numbers", partition, 0) for partition in range(PARTITIONS)])
         seen: dict[int, list[int]] = {partition: [] for partition in range(PARTITIONS)}
         read(consumer, seen, BEFORE)
-        consumer._settle()
-        was_interrupted = interrupted_at(line, lambda: consumer._change_sizes(FetchSizes(5_000, 20_000)))  # noqa: B023
+        consumer._kq_settle()
+        was_interrupted = interrupted_at(line, lambda: consumer._kq_change_sizes(FetchSizes(5_000, 20_000)))  # noqa: B023
         told = consumer.position([TopicPartition("numbers", partition) for partition in range(PARTITIONS)])
         assert [max(0, part.offset) for part in told] == [len(found) for found in seen.values()], line
         read(consumer, seen, PARTITIONS * EACH)

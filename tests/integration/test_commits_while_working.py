@@ -92,8 +92,8 @@ def test_a_consumer_without_automatic_commits_stores_nothing_beside(broker: Embe
     consumer.assign([TopicPartition("work", 0, 0)])
     before = threading.active_count()
     receive(consumer, 10)
-    consumer._store_from_beside()
-    assert consumer._stored == {}
+    consumer._kq_store_from_beside()
+    assert consumer._kq_stored == {}
     assert threading.active_count() == before
     consumer.close()
 
@@ -161,7 +161,7 @@ def test_nothing_is_stored_beside_that_was_not_received(
     received: dict[int, int] = defaultdict(int)
     stored: list[int] = []
     ahead: list[str] = []
-    store = consumer._store
+    store = consumer._kq_store
 
     def checked(positions: list[TopicPartition]) -> None:
         for part in positions:
@@ -171,12 +171,12 @@ def test_nothing_is_stored_beside_that_was_not_received(
         stored.append(sum(max(0, part.offset) for part in positions))
         store(positions)
 
-    consumer._store = checked
+    consumer._kq_store = checked
     is_over = threading.Event()
 
     def store_all_the_time() -> None:
         while not is_over.is_set():
-            consumer._store_from_beside()
+            consumer._kq_store_from_beside()
 
     beside = threading.Thread(target=store_all_the_time)
     consumer.assign([TopicPartition("work", number, 0) for number in range(PARTITIONS)])
@@ -205,22 +205,22 @@ def test_nothing_is_stored_beside_while_messages_are_being_taken(broker: Embedde
     consumer.assign([TopicPartition("work", 0, 0)])
     receive(consumer, 3)
     stored: list[TopicPartition] = []
-    consumer._store = stored.extend
-    positions = consumer._positions
+    consumer._kq_store = stored.extend
+    positions = consumer._kq_positions
     taken: list[Any] = []
 
     def meanwhile(partitions: list[TopicPartition]) -> Any:
-        consumer._doubt(5)
-        taken.extend(consumer._pull(5, 60.0))
+        consumer._kq_doubt(5)
+        taken.extend(consumer._kq_pull(5, 60.0))
         return positions(partitions)
 
-    consumer._positions = meanwhile
-    consumer._store_from_beside()
-    consumer._positions = positions
+    consumer._kq_positions = meanwhile
+    consumer._kq_store_from_beside()
+    consumer._kq_positions = positions
     assert [message.offset() for message in taken] != []
     assert stored == []
-    consumer._hold(taken)
-    consumer._store_from_beside()
+    consumer._kq_hold(taken)
+    consumer._kq_store_from_beside()
     assert [part.offset for part in stored] == [3]
-    del consumer._store
+    del consumer._kq_store
     consumer.close()

@@ -71,7 +71,7 @@ def drain(consumer: Any, count: int) -> list[Message]:
 
 def goes_straight_on(consumer: Consumer) -> bool:
     assert type(consumer) is Consumer
-    return consumer._credit == float("inf")
+    return consumer._kq_credit == float("inf")
 
 
 def limit_of(consumer: Consumer) -> float | None:

@@ -98,10 +98,10 @@ def test_it_is_followed_at_once_and_sizes_go_back_when_it_has_gone(cluster: Embe
         consumer.subscribe(["orders"])
     reader.until(lambda: reader.received >= 100)
     reader.quota.limit = 300_000
-    reader.until(lambda: consumer._fetcher is not None)
+    reader.until(lambda: consumer._kq_fetcher is not None)
     assert reader.positions() == reader.next
     # What had been prefetched was paid for, and comes at once.
-    reader.until(lambda: not consumer._held)
+    reader.until(lambda: not consumer._kq_held)
     if reader.received < EACH * PARTITIONS:
         begun, begin = reader.received, time.monotonic()
         while time.monotonic() - begin < 3 and reader.received < EACH * PARTITIONS:
@@ -126,7 +126,7 @@ def test_partitions_that_come_and_go_meanwhile(cluster: EmbeddedBroker, strategy
     first.consumer.subscribe(["orders"])
     first.until(lambda: first.received >= 30)
     first.quota.limit = 6_000_000
-    first.until(lambda: first.consumer._fetcher is not None)
+    first.until(lambda: first.consumer._kq_fetcher is not None)
     first.quota.limit = second.quota.limit = 300_000
     seen: dict[int, set[int]] = {number: set(range(first.next[number])) for number in range(PARTITIONS)}
     second.consumer.subscribe(["orders"])
@@ -155,7 +155,7 @@ def test_seek_pause_and_resume_reach_whoever_fetches(cluster: EmbeddedBroker) ->
     reader.until(lambda: reader.received >= 100)
     consumer.pause([TopicPartition("orders", 2)])
     reader.quota.limit = 1_000_000
-    reader.until(lambda: consumer._fetcher is not None)
+    reader.until(lambda: consumer._kq_fetcher is not None)
     paused_at = reader.next[2]
     end = time.monotonic() + 1
     while time.monotonic() < end:
@@ -185,7 +185,7 @@ def test_what_the_application_had_assigned_begins_where_the_group_says_when_that
     consumer.assign([TopicPartition("orders", 1, EACH - 20)])
     reader.until(lambda: reader.next[1] == EACH)
     reader.quota.limit = 30_000_000
-    reader.until(lambda: consumer._fetcher is not None)
+    reader.until(lambda: consumer._kq_fetcher is not None)
     consumer.subscribe(["orders"])
     reader.next = dict.fromkeys(range(PARTITIONS), 0)
     reader.until(lambda: min(reader.next.values()) > 0)
@@ -210,7 +210,7 @@ def test_statistics_tell_of_who_fetches(cluster: EmbeddedBroker) -> None:
 
     def has_fetched() -> bool:
         time.sleep(0.005)
-        return consumer._fetcher is not None
+        return consumer._kq_fetcher is not None
 
     reader.until(has_fetched)
     reader.until(lambda: reader.received == EACH * PARTITIONS)
@@ -232,7 +232,7 @@ def test_the_end_of_a_partition_is_told_once_whoever_fetches(cluster: EmbeddedBr
     ends: list[int | None] = []
     reader.quota.limit = 1_000_000
     end = time.monotonic() + 60
-    while consumer._fetcher is None or len(ends) < PARTITIONS:
+    while consumer._kq_fetcher is None or len(ends) < PARTITIONS:
         assert time.monotonic() < end, (ends, at)
         for message in consumer.consume(1, 0.1):
             if message.error() is None:
@@ -256,7 +256,7 @@ def test_what_is_wrong_with_a_partition_is_told_once_whoever_fetches(cluster: Em
     consumer.assign([TopicPartition("orders", 0, 0)])
     reader.until(lambda: reader.received >= 10)
     reader.quota.limit = 1_000_000
-    reader.until(lambda: consumer._fetcher is not None)
+    reader.until(lambda: consumer._kq_fetcher is not None)
     consumer.incremental_assign([TopicPartition("orders", 1), TopicPartition("orders", 2)])  # nothing is committed
     errors = []
     end = time.monotonic() + 3
@@ -285,7 +285,7 @@ def test_what_was_told_of_a_partition_before_is_not_told_again_by_whoever_fetche
         assert time.monotonic() < end
         take()
     reader.quota.limit = 1_000_000
-    while consumer._fetcher is None:
+    while consumer._kq_fetcher is None:
         assert time.monotonic() < end
         take()
     end = time.monotonic() + 1
@@ -308,7 +308,7 @@ def test_that_its_topic_is_gone_is_told_whoever_fetches(cluster: EmbeddedBroker)
     consumer.subscribe(["orders"])
     reader.until(lambda: reader.received >= 10)
     reader.quota.limit = 1_000_000
-    reader.until(lambda: consumer._fetcher is not None)
+    reader.until(lambda: consumer._kq_fetcher is not None)
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     admin.delete_topics(["orders"])["orders"].result(30)
     errors = []
@@ -336,8 +336,8 @@ def test_credentials_that_are_renewed_are_those_of_whoever_fetches() -> None:
         # With the quota of now, and once more with another that is fetched in larger pieces or in smaller ones.
         for limit in (1_000_000, None):
             reader.quota.limit = limit
-            before = consumer._fetcher
-            reader.until(lambda before=before: consumer._fetcher is not before)
+            before = consumer._kq_fetcher
+            reader.until(lambda before=before: consumer._kq_fetcher is not before)
             consumer.set_sasl_credentials("new", "other")
             cluster.kill_connections()
             begun = len(cluster.requests)  # what the old connections asked for is not looked at, however late it came
@@ -374,7 +374,7 @@ def test_what_comes_after_the_end_where_it_was_begun_is_received(how: str) -> No
         end = time.monotonic() + 2.5
         reader.until(lambda: time.monotonic() > end)
         reader.quota.limit = 1_000_000
-        reader.until(lambda: consumer._fetcher is not None)
+        reader.until(lambda: consumer._kq_fetcher is not None)
         producer.commit_transaction(30)
         reader.until(lambda: reader.received == PARTITIONS, 10)
         consumer.close()
@@ -392,7 +392,7 @@ def test_ends_that_were_known_stay_known_when_another_client_fetches(cluster: Em
     reader.until(lambda: ends() == [EACH] * PARTITIONS)
     consumer.pause(parts)
     reader.quota.limit = 1_000_000
-    reader.until(lambda: consumer._fetcher is not None)
+    reader.until(lambda: consumer._kq_fetcher is not None)
     # Nothing is fetched of what is paused: the other client never hears of an end.
     assert ends() == [EACH] * PARTITIONS
     consumer.close()

@@ -87,7 +87,7 @@ def hold(consumer: Consumer, count: int) -> None:
 
     def held() -> bool:
         consumer.keep_alive()
-        return len(consumer._held) >= count
+        return len(consumer._kq_held) >= count
 
     until(held, 60)
     consumer.committed([TopicPartition("no-such-topic", 0)], 60)
@@ -121,7 +121,7 @@ def test_what_is_committed_is_what_the_application_has_received(broker: Embedded
         until(lambda: (consumer.keep_alive(), committed(broker, topic) == 7)[1])
     elif how == "unassign()":
         consumer.unassign()
-        assert len(consumer._held) == 0
+        assert len(consumer._kq_held) == 0
     consumer.close()
     until(lambda: committed(broker, topic) == 7)
 
@@ -236,7 +236,7 @@ def test_a_full_buffer_pauses_fetching_and_loses_nothing(
     end = time.monotonic() + 0.6
     while time.monotonic() < end:
         consumer.keep_alive()
-    assert len(consumer._held) == 5
+    assert len(consumer._kq_held) == 5
     assert [message.offset() for message in receive(consumer, 97)] == list(range(3, 100))
     consumer.resume([TopicPartition(topic, 1)])
     assert {message.partition() for message in receive(consumer, 100)} == {1}
@@ -261,7 +261,7 @@ def test_a_revocation_stores_what_was_received_and_drops_what_is_held(broker: Em
     consumer.unsubscribe()
     until(lambda: (consumer.keep_alive(), heard)[1])
     assert sum(offset for _, _, offset in heard if offset > 0) == 5
-    assert len(consumer._held) == 0
+    assert len(consumer._kq_held) == 0
     consumer.close()
     assert sum(max(0, committed(broker, topic, partition)) for partition in range(2)) == 5
 
@@ -304,7 +304,7 @@ while received < 10:
     if message is not None:
         print(message.partition(), message.offset(), flush=True)
         received += 1
-while not consumer._held.full:
+while not consumer._kq_held.full:
     consumer.keep_alive()
     time.sleep(0.1)
 time.sleep(1.5)

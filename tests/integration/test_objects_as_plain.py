@@ -202,6 +202,62 @@ def test_what_a_subclass_has_in_place_of_a_method_is_called_by_its_caller_alone(
         assert (calls, sum(part.offset for part in committed if part.offset > 0)) == ([], 2)
 
 
+OF_OURS = ("_kq_", "register_", "unregister_")
+PUBLIC = {"blocking_at_most", "client_instance_id", "keep_alive", "metric", "metrics", "quota_state"}
+
+
+@pytest.mark.parametrize("name", [*NAMES, "ShareConsumer", "DeserializingShareConsumer"])
+def test_no_name_of_ours_is_one_that_a_subclass_may_have_by_chance(name: str) -> None:
+    plain, ours = (cls(conf_of(name)) for cls in classes(name))
+    mine = (set(dir(ours)) | set(vars(ours))) - set(dir(plain)) - PUBLIC
+    assert [each for each in sorted(mine) if not each.startswith((*OF_OURS, "__")) and "librdkafka" not in each] == []
+    for client in (plain, ours):
+        client.close()
+
+
+@pytest.mark.parametrize("limit", LIMITS.values(), ids=LIMITS)
+def test_a_subclass_has_names_of_its_own_whether_a_quota_applies_or_not(
+    kafka_broker: KafkaBroker, limit: dict[str, Any]
+) -> None:
+    class MyProducer(kclient_quota.Producer):
+        def __init__(self, conf: dict[str, Any]) -> None:
+            super().__init__(conf)
+            self._closed, self._waiting, self._transaction = None, 0, "none"
+
+        def _produce(self, number: int) -> None:
+            self.produce("t", str(number))
+
+        def _serve(self) -> None:
+            self.poll(0)
+
+    class MyConsumer(kclient_quota.Consumer):
+        def __init__(self, conf: dict[str, Any]) -> None:
+            super().__init__(conf)
+            self._paused, self._positions, self._events, self._metrics = False, 0, "", None
+            self._received: list[bytes | None] = []
+
+        def _poll(self) -> Any:
+            return self.poll(1.0)
+
+        def _receive(self) -> None:
+            message = self._poll()
+            if message is not None:
+                self._received.append(message.value())
+
+    conf = {"bootstrap.servers": kafka_broker.bootstrap_servers, **limit}
+    with MyProducer(conf) as producer:
+        for number in range(20):
+            producer._produce(number)
+            producer._serve()
+        assert producer.flush(10) == 0
+    with MyConsumer({**conf, "group.id": "g", "auto.offset.reset": "earliest"}) as consumer:
+        consumer.subscribe(["t"])
+        while len(consumer._received) < 20:
+            consumer._receive()
+        consumer.commit(asynchronous=False)
+    assert sorted(int(value or b"") for value in consumer._received) == list(range(20))
+
+
 # What serializes --------------------------------------------------------------------------------------------------
 
 

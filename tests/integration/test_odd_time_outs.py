@@ -49,18 +49,18 @@ def test_a_report_counts_once_though_the_message_is_handed_over_while_the_applic
     limited: EmbeddedBroker,
 ) -> None:
     with producer_of(limited) as producer:
-        outbox, start, poll_direct = producer._outbox, producer._outbox.start, producer._poll_direct
+        outbox, start, poll_direct = producer._kq_outbox, producer._kq_outbox.start, producer._kq_poll_direct
 
         def until_handed_over(*args: Any, **more: Any) -> int:
             start()
-            producer._poll_direct = poll_direct  # type: ignore[method-assign]
+            producer._kq_poll_direct = poll_direct  # type: ignore[method-assign]
             served = 0
             while not served and not outbox.finished:
                 served = poll_direct(*args, **more)
             return served
 
         outbox.start = int  # the sender takes its time
-        producer._poll_direct = until_handed_over  # type: ignore[method-assign]
+        producer._kq_poll_direct = until_handed_over  # type: ignore[method-assign]
         producer.produce("t", b"x" * 1_000)
         assert producer.poll(60) + producer.poll(0.5) == 1
 
@@ -137,6 +137,6 @@ def test_a_callback_may_close_what_is_being_closed(limited: EmbeddedBroker) -> N
 
     for _ in range(10):
         producer.produce("t", b"x" * 1_000)
-    producer._heartbeat = beat
+    producer._kq_heartbeat = beat
     assert producer.close()
     assert found == [True]

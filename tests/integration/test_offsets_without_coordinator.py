@@ -81,7 +81,7 @@ def test_the_heartbeat_goes_on_meanwhile_and_closing_does_not_wait_for_it(cluste
     cluster.control("FindCoordinator", no_group_has_one, times=None)
     beats: list[float] = []
     producer = begun(cluster, {"transaction.timeout.ms": 8_000}, leader=2, make=Producer)
-    producer._heartbeat = lambda: beats.append(time.monotonic())
+    producer._kq_heartbeat = lambda: beats.append(time.monotonic())
     with pytest.raises(KafkaException, match="did not answer in time"):
         producer.send_offsets_to_transaction(OFFSETS, group)
     assert beats[-1] - beats[0] > 3

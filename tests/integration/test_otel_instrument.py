@@ -214,7 +214,7 @@ def test_no_spans_without_a_provider_and_none_per_message_for_metrics(conf, inst
     instrumented(MeterProvider([InMemoryMetricReader()], shutdown_on_exit=False))
     assert interceptor.everywhere == []
     with Producer(conf) as producer:
-        assert not producer._chain
+        assert not producer._kq_chain
         assert any(client is producer for client in live.clients())
 
 

@@ -238,13 +238,13 @@ def test_an_event_of_the_last_moment_is_heard_and_nothing_is_left_then(
 ) -> None:
     heard: list[str] = []
     producer = made(conf(broker, stats_cb=heard.append))
-    stop = producer._stop_sender
+    stop = producer._kq_stop_sender
 
     def hear_and_stop() -> None:
-        producer._outbox.reports.append((heard.append, "statistics"))
+        producer._kq_outbox.reports.append((heard.append, "statistics"))
         stop()
 
-    monkeypatch.setattr(producer, "_stop_sender", hear_and_stop)
+    monkeypatch.setattr(producer, "_kq_stop_sender", hear_and_stop)
     producer.close()
     assert heard == ["statistics"]
     assert len(producer) == 0

@@ -86,11 +86,11 @@ def test_a_message_counts_by_its_bytes_with_its_headers_whichever_way_it_goes() 
     """Headers, and all but a third of Chinese text, were not counted where most of the quota was unused."""
     conf = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0, "producer_byte_rate": 80_000_000, "max.block.ms": 0}
     with Producer(conf) as producer:
-        producer._outbox.is_spare, producer._outbox.spare = True, 10_000.0
+        producer._kq_outbox.is_spare, producer._kq_outbox.spare = True, 10_000.0
         producer.produce("orders", "漢" * 1_000, key="é", headers=[("h", b"y" * 2_000)])
-        assert 5_000 < 10_000 - producer._outbox.spare < 5_050
-        producer._outbox.is_spare = False
-        free = producer._outbox.free_bytes  # the sender begins with this message, and then makes another one
+        assert 5_000 < 10_000 - producer._kq_outbox.spare < 5_050
+        producer._kq_outbox.is_spare = False
+        free = producer._kq_outbox.free_bytes  # the sender begins with this message, and then makes another one
         (before,) = free.values()
         producer.produce("orders", "漢" * 1_000, key="é", headers=[("h", b"y" * 2_000)])
         (after,) = free.values()
@@ -100,7 +100,7 @@ def test_a_message_counts_by_its_bytes_with_its_headers_whichever_way_it_goes() 
 def begun(producer: Producer, broker: EmbeddedBroker) -> int:
     """Sends until messages go straight; returns how many there are then."""
     until = time.monotonic() + 30
-    while not producer._outbox.has_spare:
+    while not producer._kq_outbox.has_spare:
         assert time.monotonic() < until
         producer.produce("orders", b"x", partition=0)
         producer.poll(0.01)
@@ -166,7 +166,7 @@ def test_who_polls_only_when_librdkafka_is_full_leaves_nothing_in_the_queue(brok
 def test_who_is_not_to_wait_hears_that_librdkafka_is_full() -> None:
     conf = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0, "producer_byte_rate": 80_000_000, "max.block.ms": 0}
     with Producer({**conf, "quota.backoff": "raise", "queue.buffering.max.messages": 10}) as producer:
-        producer._outbox.is_spare, producer._outbox.spare = True, 10_000.0
+        producer._kq_outbox.is_spare, producer._kq_outbox.spare = True, 10_000.0
         for _ in range(10):
             producer.produce("orders", b"x", partition=0)
         with pytest.raises(BufferError, match="Queue full"):
@@ -177,18 +177,18 @@ def test_a_full_librdkafka_is_told_as_plain_does_once_no_quota_applies_any_more(
     """Not after a thousand tries, each within the last one."""
     conf = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0, "producer_byte_rate": 80_000_000, "max.block.ms": 0}
     with Producer({**conf, "queue.buffering.max.messages": 10}) as producer:
-        producer._outbox.is_open = True
+        producer._kq_outbox.is_open = True
         for _ in range(10):
             producer.produce("orders", b"x", partition=0)
         with pytest.raises(BufferError, match="Queue full"):
-            producer._hand_over("orders", b"x", None, 0, None, 0, None)
+            producer._kq_hand_over("orders", b"x", None, 0, None, 0, None)
 
 
 def test_what_several_threads_take_from_what_is_to_spare_adds_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the others had handed over while one was reckoning was forgotten: four used more than the quota."""
     conf = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0, "producer_byte_rate": 80_000_000, "max.block.ms": 0}
     with Producer(conf) as producer:
-        outbox = producer._outbox
+        outbox = producer._kq_outbox
         outbox.is_spare, outbox.spare = True, 10_000.0
 
         def reckon(*_args: object) -> int:
@@ -204,7 +204,7 @@ def test_what_several_threads_take_from_what_is_to_spare_adds_up(monkeypatch: py
 def test_what_is_taken_while_the_sender_reckons_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     conf = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0, "producer_byte_rate": 80_000_000, "max.block.ms": 0}
     with Producer(conf) as producer:
-        outbox, sender = producer._outbox, producer._sender
+        outbox, sender = producer._kq_outbox, producer._kq_sender
         outbox.is_running = True
 
         def reckon(_now_ms: int, _left: float, *, may: bool) -> float:

@@ -73,7 +73,7 @@ def test_what_waits_behind_a_throttle_of_half_a_day_is_given_up_in_time(broker: 
 def aborted_for_half_a_day(broker: EmbeddedBroker) -> Producer:
     """One whose broker throttles for so long that its transaction was aborted, and the next one is waited for."""
     producer, _ = in_transaction(broker, "abort", HALF_A_DAY_MS, timeout_ms=12_000)
-    producer._max_block_ms = 1_000
+    producer._kq_max_block_ms = 1_000
     with pytest.raises(KafkaException, match="it was aborted"):
         producer.commit_transaction()
     producer.abort_transaction()
@@ -91,9 +91,9 @@ def test_no_transaction_is_begun_that_would_have_to_be_aborted(broker: EmbeddedB
 
 def test_a_callback_that_closes_ends_the_wait_for_a_transaction(broker: EmbeddedBroker) -> None:
     producer = aborted_for_half_a_day(broker)
-    producer._max_block_ms = 30_000
+    producer._kq_max_block_ms = 30_000
     begin = time.monotonic()
-    threading.Timer(0.5, producer._outbox.reports.append, [(producer.close,)]).start()
+    threading.Timer(0.5, producer._kq_outbox.reports.append, [(producer.close,)]).start()
     with pytest.raises(RuntimeError, match="closed"):
         producer.begin_transaction()
     assert time.monotonic() - begin < 20
@@ -105,7 +105,7 @@ def test_offsets_are_sent_when_the_throttle_is_over_and_the_heartbeat_goes_on(
 ) -> None:
     beats: list[float] = []
     producer, reports = in_transaction(broker, policy, 5_000, timeout_ms=60_000)
-    producer._heartbeat = lambda: beats.append(time.monotonic())
+    producer._kq_heartbeat = lambda: beats.append(time.monotonic())
     consumer = confluent_kafka.Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "g"})
     offsets = [TopicPartition("orders", 0, 1)]
     producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), 60)
@@ -138,7 +138,7 @@ def test_near_its_end_a_transaction_goes_on_but_one_answer_at_a_time(broker: Emb
     early, late = [], []
     while (at_s := time.monotonic() - begin) < 6 or not late:
         producer.produce("orders", b"x" * 1_000)
-        (late if at_s > 5.2 else early).append(len(producer._outbox))
+        (late if at_s > 5.2 else early).append(len(producer._kq_outbox))
     producer.commit_transaction()
     assert max(early) > 1
     assert max(late) == 1
@@ -206,7 +206,7 @@ def test_an_abort_where_no_transaction_is_open_takes_no_message_that_waits(broke
     producer = made({"bootstrap.servers": broker.bootstrap_servers, "client.id": "app", "linger.ms": 0})
     for _ in range(60):
         producer.produce("orders", b"x" * 1_000, on_delivery=reports)
-    assert len(producer) > producer._outbox.in_flight
+    assert len(producer) > producer._kq_outbox.in_flight
     with pytest.raises(KafkaException, match="Transactional API"):
         producer.abort_transaction()
     assert producer.flush(60) == 0

@@ -74,10 +74,10 @@ def test_a_long_wait_is_told_when_it_is_long_and_when_it_ends(
     producer.produce("orders", b"first")
     assert producer.flush(60) == 0
     caplog.clear()
-    producer._heartbeat = beat
+    producer._kq_heartbeat = beat
     with pytest.raises(EnoughError):
         over_produce(producer)
-    producer._heartbeat = None
+    producer._kq_heartbeat = None
     told = [
         record for record in caplog.records if "of waiting" in record.getMessage() or "waited" in record.getMessage()
     ]
@@ -172,7 +172,7 @@ def test_a_purge_reaches_messages_whose_sender_has_yet_to_begin(
     with monkeypatch.context() as patched:
         patched.setattr(module, "start_new_thread", lambda *sender: begun.append(sender))
         producer, reports = slow(broker), Reports()
-    start, put, purging = partial(start_new_thread, *begun[0]), producer._outbox.inbox.put, threading.Event()
+    start, put, purging = partial(start_new_thread, *begun[0]), producer._kq_outbox.inbox.put, threading.Event()
 
     def begin_late() -> None:
         if purging.wait(60):
@@ -183,10 +183,10 @@ def test_a_purge_reaches_messages_whose_sender_has_yet_to_begin(
         purging.set()
 
     late = threading.Thread(target=begin_late)
-    producer._outbox.start = late.start
+    producer._kq_outbox.start = late.start
     producer.produce("orders", b"first", on_delivery=reports)
-    producer._outbox.start = start
-    producer._outbox.inbox.put = told  # type: ignore[method-assign]
+    producer._kq_outbox.start = start
+    producer._kq_outbox.inbox.put = told  # type: ignore[method-assign]
     producer.purge()
     late.join(60)
     producer.poll(0)

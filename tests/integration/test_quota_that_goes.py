@@ -39,10 +39,10 @@ def test_callers_go_straight_to_librdkafka_again(broker):
     broker.set_quota(client_id="removed", producer_byte_rate=1_000_000)
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "client.id": "removed", "log_level": 0})
     flood(producer, "removed", time.monotonic() + 2)
-    assert not producer._outbox.is_open
+    assert not producer._kq_outbox.is_open
     broker.set_quota(client_id="removed", producer_byte_rate=None)
     flood(producer, "removed", time.monotonic() + SECONDS)
-    assert producer._outbox.is_open
+    assert producer._kq_outbox.is_open
     assert not producer.flush(20)
     producer.close()
 

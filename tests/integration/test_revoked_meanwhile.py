@@ -21,16 +21,16 @@ EACH = 200
 
 def _then(consumer: Consumer, call: Callable[[], Any]) -> None:
     """Have the next batch followed by this."""
-    pull = consumer._pull
+    pull = consumer._kq_pull
 
     def pulled(count: int, timeout_s: float) -> list[confluent_kafka.Message]:
         messages = pull(count, timeout_s)
         if len(messages) > 1:
-            consumer._pull = pull  # type: ignore[method-assign]
+            consumer._kq_pull = pull  # type: ignore[method-assign]
             call()
         return messages
 
-    consumer._pull = pulled  # type: ignore[method-assign]
+    consumer._kq_pull = pulled  # type: ignore[method-assign]
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["gone", "begun anew"])
@@ -88,12 +88,12 @@ def test_who_was_silent_for_too_long_is_told_first_and_gets_nothing_that_others_
         )
         consumer.subscribe(["orders"])
         until = time.monotonic() + 60
-        while not consumer._held.there:
+        while not consumer._kq_held.there:
             assert time.monotonic() < until
             consumer.poll(0.1)
         if how == "late quota":
-            consumer._change_sizes(sizes_for(1_000_000))
-            assert consumer._held.there > 100
+            consumer._kq_change_sizes(sizes_for(1_000_000))
+            assert consumer._kq_held.there > 100
         time.sleep(2.5)
         told: list[confluent_kafka.Message] = []
         while len(told) < 2:
@@ -113,9 +113,9 @@ def test_who_was_silent_for_too_long_is_told_first_and_gets_nothing_that_others_
 def test_what_was_assigned_anew_is_held_back_for_no_silence_of_before(meanwhile: bool) -> None:
     consumer = Consumer({"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "log_level": 0})
     silent = confluent_kafka.Message(error=KafkaError(KafkaError._MAX_POLL_EXCEEDED))
-    consumer._held.add([confluent_kafka.Message(error=KafkaError(KafkaError._ALL_BROKERS_DOWN))])
+    consumer._kq_held.add([confluent_kafka.Message(error=KafkaError(KafkaError._ALL_BROKERS_DOWN))])
     if meanwhile:
-        consumer._held.gone.add(("orders", 0))
-    consumer._hold([silent])
-    assert consumer._was_silent is not meanwhile
+        consumer._kq_held.gone.add(("orders", 0))
+    consumer._kq_hold([silent])
+    assert consumer._kq_was_silent is not meanwhile
     consumer.close()

@@ -56,7 +56,7 @@ def throttled(broker: EmbeddedBroker, end: Call) -> Producer:
         if ends:
             ends.pop()(producer)
 
-    producer._heartbeat = beat
+    producer._kq_heartbeat = beat
     return producer
 
 

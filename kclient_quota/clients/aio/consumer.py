@@ -40,14 +40,14 @@ class _InnerConsumer(Consumer):
             began: when the application has called.
             is_last: whether the application's time is over then.
         """
-        self._settle()
-        self._serve_if_due(monotonic())
+        self._kq_settle()
+        self._kq_serve_if_due(monotonic())
         wanted = 1 if count is None else count
-        there = self._gather(wanted, monotonic() + within_s)
+        there = self._kq_gather(wanted, monotonic() + within_s)
         if not is_last and there < wanted:
             return None
         if not _IS_TRACED:
-            return self._hand_over(min(there, wanted), began)
+            return self._kq_hand_over(min(there, wanted), began)
         if count is not None:
             return self.consume(count, 0)
         message = self.poll(0)
@@ -55,8 +55,8 @@ class _InnerConsumer(Consumer):
 
     def take_back(self, messages: list[Message]) -> None:
         """Hold `messages` before everything else that is held, as if they had not been received."""
-        self._settle()
-        self._held.put_back(messages)
+        self._kq_settle()
+        self._kq_held.put_back(messages)
 
 
 class _Work:

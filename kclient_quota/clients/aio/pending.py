@@ -121,110 +121,110 @@ else:
 class InnerProducer(_Calling):
     """Our Producer, as `AIOProducer` uses it from its workers."""
 
-    _overdue: tuple[int | None, KafkaException] | None = None
+    _kq_overdue: tuple[int | None, KafkaException] | None = None
 
     def ask_from_workers(self) -> None:
         """Only workers produce, not the event loop: they may wait for what the sender of a busy machine answers.
 
         Left to the sender, a message that the quota has no room for would wait beyond `max.block.ms`.
         """
-        self._hasty_s = WORKERS_ASK_S
+        self._kq_hasty_s = WORKERS_ASK_S
 
     @property
     def clock(self) -> Clock:
         """The clock it waits by."""
-        return self._clock
+        return self._kq_clock
 
     @property
     def lanes(self) -> "tuple[Lane, ...]":
         """Its lanes, in their order."""
-        return self._sorting.lanes
+        return self._kq_sorting.lanes
 
     def place_of(self, pending: Pending) -> Place:
         """A message's lane and tenant; where the application's functions fail at that, `produce()` says so."""
-        if not self._sorting.has_places:
+        if not self._kq_sorting.has_places:
             return NO_PLACE
         try:
-            return self._sorting.place_of(ProducerRecord(*pending.message))
+            return self._kq_sorting.place_of(ProducerRecord(*pending.message))
         except Exception:  # noqa: BLE001 - whatever theirs raise is raised once more where it is told
             return NO_PLACE
 
     def never_fits(self, pending: Pending) -> bool:
         """Whether librdkafka's queue has no room for a message even when it is empty."""
-        return utf8_bytes(pending.message[1]) > self._most_value_bytes
+        return utf8_bytes(pending.message[1]) > self._kq_most_value_bytes
 
     def note_wait(self, waited_ms: int) -> None:
         """Messages have waited for the quota, in the event loop."""
-        self._hearing.waited.add(waited_ms, self._clock.now_ms())
+        self._kq_hearing.waited.add(waited_ms, self._kq_clock.now_ms())
 
     def keep_alive(self) -> None:
         """Keep the consumer in its group that this producer was given."""
-        if self._heartbeat is not None:
-            self._heartbeat()
+        if self._kq_heartbeat is not None:
+            self._kq_heartbeat()
 
     def deliver(self, timeout: float) -> int:
         """`flush()`, but what callbacks raise is left for the end of all of it."""
-        return self.flush(timeout) if self._closed else self._deliver(self._deadline_ms(timeout))
+        return self.flush(timeout) if self._kq_closed else self._kq_deliver(self._kq_deadline_ms(timeout))
 
     def serve(self, timeout: float) -> int:
         """`poll()`, for those who look for reports only: the same."""
-        return self.poll(timeout) if self._closed else self._serve(timeout * 1000, all_of_them=True)
+        return self.poll(timeout) if self._kq_closed else self._kq_serve(timeout * 1000, all_of_them=True)
 
     def raise_kept(self) -> None:
         """Raise the last of that."""
-        self._outbox.raise_kept()
+        self._kq_outbox.raise_kept()
 
-    def _say_once_in_loop(self) -> None:
+    def _kq_say_once_in_loop(self) -> None:
         """Nothing: what may be waited for in the event loop is some milliseconds."""
 
-    def _end_overdue(self) -> KafkaException:
+    def _kq_end_overdue(self) -> KafkaException:
         """Leave the abort to the application's own next call: workers also act while it awaits nothing."""
-        error = self._transaction.refuse(aborted=False)
-        self._overdue = self.open_era, error
+        error = self._kq_transaction.refuse(aborted=False)
+        self._kq_overdue = self.open_era, error
         return error
 
     @property
     def overdue(self) -> KafkaException | None:
         """Why the transaction has to be aborted now, where that was asked for."""
-        if self._overdue is None or self._overdue[0] != self.open_era:
+        if self._kq_overdue is None or self._kq_overdue[0] != self.open_era:
             return None
-        return self._overdue[1]
+        return self._kq_overdue[1]
 
     @property
     def open_era(self) -> int | None:
         """What tells the open transaction from others; None when none is open."""
-        return self._transaction.open_era
+        return self._kq_transaction.open_era
 
     @property
     def is_in_transaction(self) -> bool:
         """Whether one is open, or was ended within a call that has told so: the application has yet to abort that."""
-        return self._transaction.state is not State.NONE
+        return self._kq_transaction.state is not State.NONE
 
     def leave(self) -> None:
         """The transaction is being aborted: what waits in it does so in vain."""
-        self._transaction.era += 1
+        self._kq_transaction.era += 1
 
     def insist(self, era: int | None) -> None:
         """Raise when the transaction of this era is over."""
-        self._transaction.insist(era)
+        self._kq_transaction.insist(era)
 
     def begin_wait_ms(self) -> int:
         """For how long a transaction had better not be begun."""
-        return self._begin_wait_ms()
+        return self._kq_begin_wait_ms()
 
-    def _deliver(self, deadline_ms: int | None) -> int:
+    def _kq_deliver(self, deadline_ms: int | None) -> int:
         """As ever; `AIOProducer` looks itself for whether the transaction is still the same."""
-        return self._deliver_in_time(deadline_ms)
+        return self._kq_deliver_in_time(deadline_ms)
 
     def abort_overdue(self) -> KafkaException:
         """Abort it within what is left of its time, or try to; returns what to raise."""
-        return super()._end_overdue()
+        return super()._kq_end_overdue()
 
     def outlasts(self, deadline_ms: int) -> bool:
         """Whether the throttle lasts until after `deadline_ms`."""
-        return self._throttled_for_ms(min) > deadline_ms - self._clock.now_ms()
+        return self._kq_throttled_for_ms(min) > deadline_ms - self._kq_clock.now_ms()
 
     def close_within(self, block_ms: int) -> None:
         """Close, delivering for no longer than `block_ms`."""
-        self._max_block_ms = block_ms
+        self._kq_max_block_ms = block_ms
         self.close()

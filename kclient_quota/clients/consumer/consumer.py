@@ -46,14 +46,14 @@ class PacedConsumer(Storing, TelemetryMethods):
     """All of `Consumer` but its place in line with the classes that tracing agents put in confluent_kafka's place."""
 
     # What a subclass finds that has not called __init__: confluent_kafka says then that it is closed.
-    _core = cast("ConsumerCore", NotMade(RuntimeError, "Consumer closed"))
-    _metrics = cast("partial[dict[MetricName, float]]", _core)
+    _kq_core = cast("ConsumerCore", NotMade(RuntimeError, "Consumer closed"))
+    _kq_metrics = cast("partial[dict[MetricName, float]]", _kq_core)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         given = merged(args, kwargs)
         conf, ours = split(given)
-        self._asks_with = dict(conf)
-        finder = LimitFinder(ours, self._asks_with, byte_rate_key=CONSUMER_BYTE_RATE)
+        self._kq_asks_with = dict(conf)
+        finder = LimitFinder(ours, self._kq_asks_with, byte_rate_key=CONSUMER_BYTE_RATE)
         limit = settings.NO_LIMIT if ours.backoff is Backoff.OFF else finder.find()
         warn_of_default_client_id(conf, limit)
         learn = ours.limit_source is LimitSource.LEARNED and ours.backoff is not Backoff.OFF
@@ -61,22 +61,22 @@ class PacedConsumer(Storing, TelemetryMethods):
         client_id = client_id_of(conf)
         clock = SYSTEM_CLOCK
         interval_ms = settings.max_poll_interval_ms(conf)
-        self._limit_of_user = partial(_limit_of, self._asks_with, ours)
-        self._neighbours = neighbours = LimitOfUser(self._limit_of_user())
+        self._kq_limit_of_user = partial(_limit_of, self._kq_asks_with, ours)
+        self._kq_neighbours = neighbours = LimitOfUser(self._kq_limit_of_user())
         longest_ms = longest_throttle_ms(conf, limit)
         core = ConsumerCore(ours.backoff, client_id, limit, sizes, interval_ms, clock.now_ms(), neighbours, longest_ms)
         listener = Listener(core, clock, ThrottleLog(client_id, "fetches are spaced", ours.backoff))
         interceptors = ConsumerInterceptors(load(ours.interceptors, given, ("on_consume", "on_commit")))
-        self._prepare(listener, interceptors)
-        self._metrics = partial(settings.metrics, core, self._idle, self._waited, client_id, clock)
-        self._telemetry = listener.telemetry = new_telemetry(CONSUMER, conf, self._metrics)
+        self._kq_prepare(listener, interceptors)
+        self._kq_metrics = partial(settings.metrics, core, self._kq_idle, self._kq_waited, client_id, clock)
+        self._kq_telemetry = listener.telemetry = new_telemetry(CONSUMER, conf, self._kq_metrics)
         final = listener.callbacks(conf, interceptors)
-        if self._telemetry is not None:
+        if self._kq_telemetry is not None:
             final[ENABLE_KEY] = False
-        self._prepare_storing(conf)
-        if self._stores:
+        self._kq_prepare_storing(conf)
+        if self._kq_stores:
             final[settings.STORE_KEY] = False
-        self._prepare_fetching(final, listener.fetcher_events.append)
+        self._kq_prepare_fetching(final, listener.fetcher_events.append)
         try:
             with closing_unless_made(interceptors):
                 super().__init__({**final, **sizes.imposed})
@@ -84,15 +84,15 @@ class PacedConsumer(Storing, TelemetryMethods):
             raise explained(error) from None
         except SystemError as error:
             raise settings.what_went_wrong(error) from None
-        self._is_open = True
-        self._review()
-        self._store_beside()
-        self._poll_watch = PollWatch(client_id, core.heartbeat, clock)
-        self._stop_poll_watch = weakref.finalize(self, WATCHING.remove, self._poll_watch)
-        self._start_telemetry()
+        self._kq_is_open = True
+        self._kq_review()
+        self._kq_store_beside()
+        self._kq_poll_watch = PollWatch(client_id, core.heartbeat, clock)
+        self._kq_stop_poll_watch = weakref.finalize(self, WATCHING.remove, self._kq_poll_watch)
+        self._kq_start_telemetry()
         watch = LimitWatch(finder, core.on_limit)
-        self._ask_soon = listener.ask_soon = watch.ask_soon
-        self._stop_watch = weakref.finalize(self, watch.close)
+        self._kq_ask_soon = listener.ask_soon = watch.ask_soon
+        self._kq_stop_watch = weakref.finalize(self, watch.close)
         listener.tell()
         if ours.backoff is not Backoff.OFF and finder.may_change:
             watch.start()
@@ -113,13 +113,13 @@ class PacedConsumer(Storing, TelemetryMethods):
         """Commit a message's offset or given ones; without either, all that the application has received."""
         named = {**dict(zip(("message", "offsets"), args, strict=False)), **kwargs}
         if named.get("message") is None and named.get("offsets") is None:
-            self._store_received()
+            self._kq_store_received()
         began_ms = SYSTEM_CLOCK.now_ms()
         done = cast("list[TopicPartition] | None", super().commit(*args, **kwargs))
-        if done is not None and self._telemetry is not None:
-            self._telemetry.on_commit(began_ms)
-        if done is not None and self._is_open and self._interceptors:
-            self._interceptors.on_commit([part for part in done if part.error is None])
+        if done is not None and self._kq_telemetry is not None:
+            self._kq_telemetry.on_commit(began_ms)
+        if done is not None and self._kq_is_open and self._kq_interceptors:
+            self._kq_interceptors.on_commit([part for part in done if part.error is None])
         return done
 
     # Assignment ---------------------------------------------------------------------------------------------------
@@ -142,48 +142,48 @@ class PacedConsumer(Storing, TelemetryMethods):
         callbacks.setdefault("on_assign", partial(_on_assign, None))
         callbacks.setdefault("on_revoke", partial(_on_gone, None))
         super().subscribe(topics, **callbacks)
-        self._core.heartbeat.on_poll(self._clock.now_ms())
-        WATCHING.add(self._poll_watch)
-        if self._telemetry is not None:
-            self._telemetry.rebalance_began()
+        self._kq_core.heartbeat.on_poll(self._kq_clock.now_ms())
+        WATCHING.add(self._kq_poll_watch)
+        if self._kq_telemetry is not None:
+            self._kq_telemetry.rebalance_began()
 
     def unsubscribe(self) -> None:
         """Leave the group's topics."""
-        self._store_received()
+        self._kq_store_received()
         super().unsubscribe()
-        WATCHING.remove(self._poll_watch)
+        WATCHING.remove(self._kq_poll_watch)
 
     def assign(self, partitions: list[TopicPartition], /) -> None:
         """Receive of exactly these partitions, from the offsets that they name."""
-        self._store_received()
-        self._no_more_of(super().assignment())
+        self._kq_store_received()
+        self._kq_no_more_of(super().assignment())
         super().assign(partitions)
-        self._forget(None)
-        self._received.begin(partitions)
-        self._begin_at(partitions)
-        self._assign_anew(partitions)
+        self._kq_forget(None)
+        self._kq_received.begin(partitions)
+        self._kq_begin_at(partitions)
+        self._kq_assign_anew(partitions)
 
     def incremental_assign(self, partitions: list[TopicPartition], /) -> None:
         """Receive of these partitions, too."""
         super().incremental_assign(partitions)
-        self._received.begin(partitions)
-        self._begin_at(partitions)
-        self._follow_assignment()
+        self._kq_received.begin(partitions)
+        self._kq_begin_at(partitions)
+        self._kq_follow_assignment()
 
     def unassign(self) -> None:
         """Receive of no partition any more."""
-        self._store_received()
-        self._no_more_of(super().assignment())
+        self._kq_store_received()
+        self._kq_no_more_of(super().assignment())
         super().unassign()
-        self._forget(None)
-        self._follow_assignment()
+        self._kq_forget(None)
+        self._kq_follow_assignment()
 
     def incremental_unassign(self, partitions: list[TopicPartition], /) -> None:
         """Receive of these partitions no more."""
-        self._store_received(partitions)
+        self._kq_store_received(partitions)
         super().incremental_unassign(partitions)
-        self._forget(partitions)
-        self._follow_assignment()
+        self._kq_forget(partitions)
+        self._kq_follow_assignment()
 
     def seek(self, partition: TopicPartition) -> None:
         """Go on at the partition's offset; what is held of it is forgotten."""
@@ -191,94 +191,94 @@ class PacedConsumer(Storing, TelemetryMethods):
         # librdkafka know it, and say something else about the seek.
         if isinstance(partition, TopicPartition):
             sought = key_of(partition)
-            self._store_received([part for part in super().assignment() if key_of(part) == sought])
-        self._seek_in_source(partition)
-        self._note_handed()
-        self._no_more_of([partition])
-        self._core.on_forgotten(self._held.drop([partition]), [key_of(partition)])
-        self._sought.pop(key_of(partition), None)
-        self._received.begin([partition])
-        self._note_starts([partition])
-        self._resume_ours()
+            self._kq_store_received([part for part in super().assignment() if key_of(part) == sought])
+        self._kq_seek_in_source(partition)
+        self._kq_note_handed()
+        self._kq_no_more_of([partition])
+        self._kq_core.on_forgotten(self._kq_held.drop([partition]), [key_of(partition)])
+        self._kq_sought.pop(key_of(partition), None)
+        self._kq_received.begin([partition])
+        self._kq_note_starts([partition])
+        self._kq_resume_ours()
 
-    def _begin_for_group(self, partitions: list[TopicPartition]) -> None:
+    def _kq_begin_for_group(self, partitions: list[TopicPartition]) -> None:
         """The group says where these begin, whatever the application has said when it assigned them by itself.
 
         librdkafka tells nobody that what was assigned so is gone when the group's partitions take its place.
         """
-        self._was_silent = False
-        self._note_handed()
-        self._held.drop(partitions)
+        self._kq_was_silent = False
+        self._kq_note_handed()
+        self._kq_held.drop(partitions)
         begun = [TopicPartition(part.topic, part.partition) for part in partitions]
-        self._received.begin(begun)
-        self._note_starts(begun)
+        self._kq_received.begin(begun)
+        self._kq_note_starts(begun)
         for part in begun:
-            self._sought.pop(key_of(part), None)
-            self._stored.pop(key_of(part), None)
-        self._release(begun)
+            self._kq_sought.pop(key_of(part), None)
+            self._kq_stored.pop(key_of(part), None)
+        self._kq_release(begun)
 
-    def _forget(self, partitions: list[TopicPartition] | None) -> None:
+    def _kq_forget(self, partitions: list[TopicPartition] | None) -> None:
         """Partitions went away."""
-        self._was_silent = False
-        self._note_handed()
-        nbytes = self._held.drop(partitions)
+        self._kq_was_silent = False
+        self._kq_note_handed()
+        nbytes = self._kq_held.drop(partitions)
         named = None if partitions is None else list(map(key_of, partitions))
-        self._core.on_forgotten(nbytes, named)
+        self._kq_core.on_forgotten(nbytes, named)
         if partitions is None:
-            self._received.forget()
-            self._sought.clear()
-            self._starts.clear()
-            self._paused.clear()
-            self._paused_by_us = []
-            self._stored.clear()
+            self._kq_received.forget()
+            self._kq_sought.clear()
+            self._kq_starts.clear()
+            self._kq_paused.clear()
+            self._kq_paused_by_us = []
+            self._kq_stored.clear()
             return
         gone = set(map(key_of, partitions))
-        self._held.gone |= gone
-        self._received.begin([TopicPartition(topic, number) for topic, number in gone])
-        self._paused -= gone
-        self._paused_by_us = [part for part in self._paused_by_us if key_of(part) not in gone]
+        self._kq_held.gone |= gone
+        self._kq_received.begin([TopicPartition(topic, number) for topic, number in gone])
+        self._kq_paused -= gone
+        self._kq_paused_by_us = [part for part in self._kq_paused_by_us if key_of(part) not in gone]
         for partition in gone:
-            self._stored.pop(partition, None)
-            self._sought.pop(partition, None)
-            self._starts.pop(partition, None)
+            self._kq_stored.pop(partition, None)
+            self._kq_sought.pop(partition, None)
+            self._kq_starts.pop(partition, None)
 
     # Being seen and ending ----------------------------------------------------------------------------------------
 
     def metrics(self) -> dict[MetricName, float]:
         """Throttle times and polling by Kafka's names: `{MetricName(name, group, tags): float}`, in milliseconds."""
-        return self._metrics()
+        return self._kq_metrics()
 
     def quota_state(self) -> dict[int, BrokerQuotaState]:
         """What is known about the quota on each broker, by broker id; `stall` says why nothing comes."""
-        return self._core.state(self._clock.now_ms())
+        return self._kq_core.state(self._kq_clock.now_ms())
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
         """Log in with these from the next connection on; another user's quota is asked for at once."""
         super().set_sasl_credentials(username, password)
-        is_another = log_in_as(self._asks_with, username, password)
+        is_another = log_in_as(self._kq_asks_with, username, password)
         if is_another:
-            self._neighbours.shared = self._limit_of_user()
-        if is_another or not self._core.limit.known:  # nobody has told it, as these were refused, maybe
-            self._ask_soon()
-        self._renew_telemetry(username, password)
+            self._kq_neighbours.shared = self._kq_limit_of_user()
+        if is_another or not self._kq_core.limit.known:  # nobody has told it, as these were refused, maybe
+            self._kq_ask_soon()
+        self._kq_renew_telemetry(username, password)
 
     def close(self) -> None:
         """Commit what the application has received (with `enable.auto.commit`), leave the group, close."""
-        if not self._is_open:
+        if not self._kq_is_open:
             super().close()
             return
-        self._stop_telemetry()
-        self._stop_poll_watch()
-        self._stop_watch()
-        self._end_storing()
+        self._kq_stop_telemetry()
+        self._kq_stop_poll_watch()
+        self._kq_stop_watch()
+        self._kq_end_storing()
         interruptible(super().close)
-        if self._fetcher is not None:
-            self._fetcher.close()
-        self._is_open = False
-        self._core.leave()
-        self._credit = 0.0
-        self._held.drop()
-        self._interceptors.close()
+        if self._kq_fetcher is not None:
+            self._kq_fetcher.close()
+        self._kq_is_open = False
+        self._kq_core.leave()
+        self._kq_credit = 0.0
+        self._kq_held.drop()
+        self._kq_interceptors.close()
 
     def __exit__(
         self,
@@ -297,33 +297,33 @@ def _limit_of(conf: Mapping[str, Any], ours: QuotaConfig) -> SharedLimit:
 
 def _on_gone(call: RebalanceCallback | None, consumer: PacedConsumer, partitions: list[TopicPartition]) -> None:
     """Partitions are being revoked, or were lost: what was received of them is stored, what is held is forgotten."""
-    consumer._listener.call_back(consumer._store_received, partitions)
+    consumer._kq_listener.call_back(consumer._kq_store_received, partitions)
     try:
         if call is not None:
-            consumer._listener.call_back(call, consumer, partitions)
+            consumer._kq_listener.call_back(call, consumer, partitions)
     finally:
-        consumer._forget(partitions)
-        consumer._release(partitions)
-        if consumer._telemetry is not None:
-            consumer._telemetry.rebalance_began()
+        consumer._kq_forget(partitions)
+        consumer._kq_release(partitions)
+        if consumer._kq_telemetry is not None:
+            consumer._kq_telemetry.rebalance_began()
 
 
 def _on_assign(call: RebalanceCallback | None, consumer: PacedConsumer, partitions: list[TopicPartition]) -> None:
     """Partitions are being assigned; confluent_kafka does it unless the callback has."""
-    consumer._begin_for_group(partitions)
-    times_assigned = consumer._times_assigned
+    consumer._kq_begin_for_group(partitions)
+    times_assigned = consumer._kq_times_assigned
     if call is not None:
-        consumer._listener.call_back(call, consumer, partitions)
-    if consumer._fetcher is not None and consumer._times_assigned == times_assigned:
-        consumer._assign_paused(partitions)
-    if consumer._telemetry is not None:
-        consumer._telemetry.rebalance_ended()
+        consumer._kq_listener.call_back(call, consumer, partitions)
+    if consumer._kq_fetcher is not None and consumer._kq_times_assigned == times_assigned:
+        consumer._kq_assign_paused(partitions)
+    if consumer._kq_telemetry is not None:
+        consumer._kq_telemetry.rebalance_ended()
 
 
 class _OneByOne(PacedConsumer):
     """One whose calls are looked at below: each message is asked for as the application asks for it."""
 
-    _reads_ahead = False
+    _kq_reads_ahead = False
 
 
 _BASES, _METHODS = place(confluent_kafka.Consumer, CConsumer, PacedConsumer, (_OneByOne,))

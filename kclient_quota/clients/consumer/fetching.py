@@ -58,110 +58,110 @@ class Fetching(CConsumer):
     `_starts` tells where the application has had partitions begun; where it leaves that to the group they are missing.
     """
 
-    _fetcher: CConsumer | None = None
-    _fetcher_conf: Mapping[str, Any]
-    _fetcher_events: Callable[[Any], None]
-    _starts: dict[Partition, int]
-    _paused: set[Partition]
-    _is_cooperative = False
-    _times_assigned = 0
-    _begun_s = 0.0  # when partitions were begun last, in the time of the wall clock, as statistics tell it
-    _reset = "latest"
-    _tells_ends = False
+    _kq_fetcher: CConsumer | None = None
+    _kq_fetcher_conf: Mapping[str, Any]
+    _kq_fetcher_events: Callable[[Any], None]
+    _kq_starts: dict[Partition, int]
+    _kq_paused: set[Partition]
+    _kq_is_cooperative = False
+    _kq_times_assigned = 0
+    _kq_begun_s = 0.0  # when partitions were begun last, in the time of the wall clock, as statistics tell it
+    _kq_reset = "latest"
+    _kq_tells_ends = False
 
-    def _prepare_fetching(self, conf: Mapping[str, Any], events: Callable[[Any], None]) -> None:
+    def _kq_prepare_fetching(self, conf: Mapping[str, Any], events: Callable[[Any], None]) -> None:
         """Remember how to make another client.
 
         Args:
             conf: the final configuration of this one.
             events: takes what the other one says.
         """
-        self._starts = {}
-        self._fetcher_events = events
-        self._fetcher_conf = {key: value for key, value in conf.items() if key not in _MEMBERS_OWN}
-        self._reset = str(conf.get("auto.offset.reset", self._reset)).lower()
-        self._tells_ends = is_true(conf.get("enable.partition.eof", False)) or self._reset == "error"
+        self._kq_starts = {}
+        self._kq_fetcher_events = events
+        self._kq_fetcher_conf = {key: value for key, value in conf.items() if key not in _MEMBERS_OWN}
+        self._kq_reset = str(conf.get("auto.offset.reset", self._kq_reset)).lower()
+        self._kq_tells_ends = is_true(conf.get("enable.partition.eof", False)) or self._kq_reset == "error"
         strategy = str(conf.get("partition.assignment.strategy", ""))
-        self._is_cooperative = "cooperative" in strategy or str(conf.get("group.protocol", "")).lower() == "consumer"
+        self._kq_is_cooperative = "cooperative" in strategy or str(conf.get("group.protocol", "")).lower() == "consumer"
 
     # In place of the plain client's --------------------------------------------------------------------------------
 
-    def _pull(self, count: int, timeout_s: float) -> list[Message]:
-        fetcher = self._fetcher
+    def _kq_pull(self, count: int, timeout_s: float) -> list[Message]:
+        fetcher = self._kq_fetcher
         consume = super().consume if fetcher is None else fetcher.consume
         found: list[Message] = interruptible(consume, count, timeout_s)
         return found
 
-    def _pull_one(self, timeout_s: float) -> Message | None:
-        fetcher = self._fetcher
+    def _kq_pull_one(self, timeout_s: float) -> Message | None:
+        fetcher = self._kq_fetcher
         found: Message | None = interruptible(super().poll if fetcher is None else fetcher.poll, timeout_s)
         return found
 
-    def _positions(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
-        return super().position(partitions) if self._fetcher is None else self._fetcher.position(partitions)
+    def _kq_positions(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
+        return super().position(partitions) if self._kq_fetcher is None else self._kq_fetcher.position(partitions)
 
-    def _seek_in_source(self, partition: TopicPartition) -> None:
-        if self._fetcher is None:
+    def _kq_seek_in_source(self, partition: TopicPartition) -> None:
+        if self._kq_fetcher is None:
             super().seek(partition)
         else:
-            self._fetcher.seek(partition)
+            self._kq_fetcher.seek(partition)
 
     def get_watermark_offsets(self, partition: TopicPartition, *args: Any, **kwargs: Any) -> Any:
         """As confluent_kafka's: first offset and the one after the last; `cached=True` says what fetches have told."""
         named = {**dict(zip(("timeout", "cached"), args, strict=False)), **kwargs}
-        if self._fetcher is not None and named.get("cached"):
-            marks: Any = self._fetcher.get_watermark_offsets(partition, *args, **kwargs)
+        if self._kq_fetcher is not None and named.get("cached"):
+            marks: Any = self._kq_fetcher.get_watermark_offsets(partition, *args, **kwargs)
             if marks is not None and marks[1] >= 0:
                 return marks
         # The other client has heard of no end yet: what was told before it fetched still stands, as it would with one.
         return super().get_watermark_offsets(partition, *args, **kwargs)
 
-    def _pause_source(self, partitions: list[TopicPartition], *, is_paused: bool) -> None:
-        source: Any = super() if self._fetcher is None else self._fetcher
+    def _kq_pause_source(self, partitions: list[TopicPartition], *, is_paused: bool) -> None:
+        source: Any = super() if self._kq_fetcher is None else self._kq_fetcher
         (source.pause if is_paused else source.resume)(partitions)
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
         """As confluent_kafka's; whoever fetches logs in with these, too."""
         super().set_sasl_credentials(username, password)
-        self._fetcher_conf = {**self._fetcher_conf, "sasl.username": username, "sasl.password": password}
-        if self._fetcher is not None:
-            self._fetcher.set_sasl_credentials(username, password)
+        self._kq_fetcher_conf = {**self._kq_fetcher_conf, "sasl.username": username, "sasl.password": password}
+        if self._kq_fetcher is not None:
+            self._kq_fetcher.set_sasl_credentials(username, password)
 
     # Following the group -------------------------------------------------------------------------------------------
 
-    def _begin_at(self, partitions: list[TopicPartition]) -> None:
+    def _kq_begin_at(self, partitions: list[TopicPartition]) -> None:
         """The application wants these read from there."""
-        self._times_assigned += 1
-        self._note_starts(partitions)
+        self._kq_times_assigned += 1
+        self._kq_note_starts(partitions)
 
-    def _note_starts(self, partitions: list[TopicPartition]) -> None:
-        self._begun_s = unix_ms() / 1000  # what statistics have told of these is of before
+    def _kq_note_starts(self, partitions: list[TopicPartition]) -> None:
+        self._kq_begun_s = unix_ms() / 1000  # what statistics have told of these is of before
         for part in partitions:
             if part.offset in {OFFSET_INVALID, OFFSET_STORED}:
-                self._starts.pop(key_of(part), None)
+                self._kq_starts.pop(key_of(part), None)
             else:
-                self._starts[key_of(part)] = part.offset
+                self._kq_starts[key_of(part)] = part.offset
 
-    def _first_offset(self, part: TopicPartition) -> int:
+    def _kq_first_offset(self, part: TopicPartition) -> int:
         """Where a partition of the assignment was begun; librdkafka's signs for beginning and end are possible."""
-        start = self._starts.get(key_of(part))
+        start = self._kq_starts.get(key_of(part))
         if start is not None:
             return start
         committed = super().committed([part], COMMITTED_S)[0].offset
         if committed >= 0:
             return committed
-        return OFFSET_BEGINNING if self._reset in EARLIEST else OFFSET_END
+        return OFFSET_BEGINNING if self._kq_reset in EARLIEST else OFFSET_END
 
-    def _assign_anew(self, partitions: list[TopicPartition]) -> None:
+    def _kq_assign_anew(self, partitions: list[TopicPartition]) -> None:
         """The application reads these and no others, from where it says, whatever was read before."""
-        if self._fetcher is None:
+        if self._kq_fetcher is None:
             return
         super().pause(partitions)
-        self._fetcher.assign(self._at_starts(map(key_of, partitions)))
+        self._kq_fetcher.assign(self._kq_at_starts(map(key_of, partitions)))
 
-    def _follow_assignment(self) -> None:
+    def _kq_follow_assignment(self) -> None:
         """Have the other client fetch what is assigned to this one, and nothing else."""
-        fetcher = self._fetcher
+        fetcher = self._kq_fetcher
         if fetcher is None:
             return
         assigned = set(map(key_of, super().assignment()))
@@ -170,27 +170,27 @@ class Fetching(CConsumer):
             fetcher.incremental_unassign([TopicPartition(*key) for key in fetched - assigned])
         if assigned - fetched:
             super().pause([TopicPartition(*key) for key in assigned - fetched])
-            fetcher.incremental_assign(self._at_starts(assigned - fetched))
+            fetcher.incremental_assign(self._kq_at_starts(assigned - fetched))
 
-    def _at_starts(self, keys: Iterable[Partition]) -> list[TopicPartition]:
-        return [TopicPartition(*key, self._starts.get(key, OFFSET_INVALID)) for key in keys]
+    def _kq_at_starts(self, keys: Iterable[Partition]) -> list[TopicPartition]:
+        return [TopicPartition(*key, self._kq_starts.get(key, OFFSET_INVALID)) for key in keys]
 
-    def _release(self, partitions: list[TopicPartition]) -> None:
+    def _kq_release(self, partitions: list[TopicPartition]) -> None:
         """These go to others: fetch them no longer."""
         gone = set(map(key_of, partitions))
-        if self._fetcher is not None:
-            mine = [part for part in self._fetcher.assignment() if key_of(part) in gone]
+        if self._kq_fetcher is not None:
+            mine = [part for part in self._kq_fetcher.assignment() if key_of(part) in gone]
             if mine:
-                self._fetcher.incremental_unassign(mine)
+                self._kq_fetcher.incremental_unassign(mine)
 
-    def _assign_paused(self, partitions: list[TopicPartition]) -> None:
+    def _kq_assign_paused(self, partitions: list[TopicPartition]) -> None:
         """Take what the group assigns, without fetching any of it."""
-        (super().incremental_assign if self._is_cooperative else super().assign)(partitions)
+        (super().incremental_assign if self._kq_is_cooperative else super().assign)(partitions)
         super().pause(partitions)
 
     # Changing sizes ------------------------------------------------------------------------------------------------
 
-    def _fetch_in(self, sizes: FetchSizes, expected: Mapping[Partition, int], told: Mapping[str, Any]) -> None:
+    def _kq_fetch_in(self, sizes: FetchSizes, expected: Mapping[Partition, int], told: Mapping[str, Any]) -> None:
         """Have a client with these sizes fetch from now on.
 
         Args:
@@ -200,7 +200,7 @@ class Fetching(CConsumer):
         """
         assigned = super().assignment()
         sizes_of_now = FetchSizes(1, 1).conf
-        conf = {key: value for key, value in self._fetcher_conf.items() if key not in sizes_of_now}
+        conf = {key: value for key, value in self._kq_fetcher_conf.items() if key not in sizes_of_now}
         conf.update(
             {
                 **sizes.conf,
@@ -209,33 +209,33 @@ class Fetching(CConsumer):
                 "enable.auto.offset.store": False,
                 "enable.metrics.push": False,
                 "statistics.interval.ms": STATISTICS_MS,
-                "stats_cb": self._fetcher_events,
+                "stats_cb": self._kq_fetcher_events,
             }
         )
-        unread = self._unread(assigned, expected, told)
+        unread = self._kq_unread(assigned, expected, told)
         starts = {**unread, **expected}
         fetcher = made_apart(conf)
         for part in assigned:
             part.offset = starts.get(key_of(part), OFFSET_INVALID)
         if assigned:
             fetcher.assign(assigned)
-        if self._paused:
-            fetcher.pause([TopicPartition(*key) for key in self._paused])
+        if self._kq_paused:
+            fetcher.pause([TopicPartition(*key) for key in self._kq_paused])
         # A signal may end any line: the new one is in its place when it knows where to begin, and not before.
-        before, self._fetcher = self._fetcher, fetcher
-        self._starts.update(unread)
+        before, self._kq_fetcher = self._kq_fetcher, fetcher
+        self._kq_starts.update(unread)
         if before is not None:
             before.close()
         elif assigned:
             super().pause(assigned)
 
-    def _unread(
+    def _kq_unread(
         self, assigned: list[TopicPartition], expected: Mapping[Partition, int], told: Mapping[str, Any]
     ) -> dict[Partition, int]:
         """Where partitions are to be begun of which nothing has been received yet."""
-        starts = dict(self._starts)
+        starts = dict(self._kq_starts)
         # Statistics made before partitions were begun would tell of what was read of them before that.
-        if told.get("time", 0) > self._begun_s:
+        if told.get("time", 0) > self._kq_begun_s:
             for part in assigned:
                 key = key_of(part)
                 if key not in expected and starts.get(key, OFFSET_END) == OFFSET_END:
@@ -243,12 +243,12 @@ class Fetching(CConsumer):
         unread = [part for part in assigned if key_of(part) not in expected]
         at_end = [part for part in unread if starts.get(key_of(part)) == OFFSET_END]
         rest = [part for part in unread if key_of(part) not in starts]
-        if rest and self._reset in LATEST:
+        if rest and self._kq_reset in LATEST:
             try:
                 at_end += [part for part in super().committed(rest, COMMITTED_S) if part.offset < 0]
             except KafkaException:
                 logger.debug("What is committed could not be asked for")
-        source: Any = super() if self._fetcher is None else self._fetcher
+        source: Any = super() if self._kq_fetcher is None else self._kq_fetcher
         for part in at_end:
             # It was begun at its end, of which another client would see another one. What fetches have told of it
             # since may be ahead of what they have brought, and is second best: as long as no statistics tell more.

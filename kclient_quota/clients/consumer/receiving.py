@@ -46,26 +46,26 @@ _plain_consume: Final = CConsumer.consume
 class Receiving(Recovering):
     """confluent_kafka's Consumer at the pace of its quota; belongs to the thread that polls."""
 
-    _is_open = False
-    _reads_ahead = True
+    _kq_is_open = False
+    _kq_reads_ahead = True
 
-    def _prepare(self, listener: Listener, interceptors: ConsumerInterceptors) -> None:
+    def _kq_prepare(self, listener: Listener, interceptors: ConsumerInterceptors) -> None:
         """Before confluent_kafka's constructor, which may call back."""
-        self._listener = listener
-        self._core = listener.core
-        self._clock = listener.clock
-        self._events = listener.events
-        self._interceptors = interceptors
-        self._idle = PollIdle()
-        self._waited = WaitTime()
-        self._prepare_recovering()
-        self._paused: set[Partition] = set()
-        self._paused_by_us: list[TopicPartition] = []
-        self._goes_round = bool(interceptors)  # no call goes straight on to confluent_kafka's `consume`
-        self._credit = 0.0  # bytes that may be taken; endless while nothing limits
-        self._ahead = 1
-        self._serve_at = 0.0
-        self._other_sizes: FetchSizes | None = None  # to fetch in, as soon as it can be done
+        self._kq_listener = listener
+        self._kq_core = listener.core
+        self._kq_clock = listener.clock
+        self._kq_events = listener.events
+        self._kq_interceptors = interceptors
+        self._kq_idle = PollIdle()
+        self._kq_waited = WaitTime()
+        self._kq_prepare_recovering()
+        self._kq_paused: set[Partition] = set()
+        self._kq_paused_by_us: list[TopicPartition] = []
+        self._kq_goes_round = bool(interceptors)  # no call goes straight on to confluent_kafka's `consume`
+        self._kq_credit = 0.0  # bytes that may be taken; endless while nothing limits
+        self._kq_ahead = 1
+        self._kq_serve_at = 0.0
+        self._kq_other_sizes: FetchSizes | None = None  # to fetch in, as soon as it can be done
 
     # Receiving ----------------------------------------------------------------------------------------------------
 
@@ -74,31 +74,31 @@ class Receiving(Recovering):
 
         Serves callbacks, and keeps the consumer in its group. Look at `message.error()` first.
         """
-        held = self._held
+        held = self._kq_held
         index = held.first
-        if index < held.ready and monotonic() < self._serve_at:
+        if index < held.ready and monotonic() < self._kq_serve_at:
             held.first = index + 1
             return held.messages[index]
-        return self._poll(timeout)
+        return self._kq_poll(timeout)
 
     def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
         """Up to `num_messages` messages, those that came within `timeout` seconds, the wait for the quota included."""
         num_messages, timeout = whole(num_messages), seconds(timeout)
-        if not self._is_open or not _is_sane(num_messages, timeout):
+        if not self._kq_is_open or not _is_sane(num_messages, timeout):
             return super().consume(num_messages, timeout)
         began = monotonic()
-        self._settle()
-        if self._credit != ENDLESS or self._held or self._events or self._in_doubt or self._goes_round:
-            return self._receive(num_messages, timeout, began)
+        self._kq_settle()
+        if self._kq_credit != ENDLESS or self._kq_held or self._kq_events or self._kq_in_doubt or self._kq_goes_round:
+            return self._kq_receive(num_messages, timeout, began)
         within = timeout if 0.0 <= timeout < SLICE_S else SLICE_S
-        self._doubt(num_messages)
+        self._kq_doubt(num_messages)
         messages: list[Message] = interruptible(super().consume, num_messages, within)
-        if (len(messages) < num_messages and within != timeout) or self._held.gone:
-            self._hold(messages)
-            return self._receive(num_messages, timeout, began)
-        self._idle.polled(began, monotonic())
-        self._last = messages[:]
-        self._in_doubt = 0
+        if (len(messages) < num_messages and within != timeout) or self._kq_held.gone:
+            self._kq_hold(messages)
+            return self._kq_receive(num_messages, timeout, began)
+        self._kq_idle.polled(began, monotonic())
+        self._kq_last = messages[:]
+        self._kq_in_doubt = 0
         return messages
 
     def keep_alive(self) -> None:
@@ -107,46 +107,46 @@ class Receiving(Recovering):
         Cheap; call it a few times a second. Rebalances are served every few seconds, which takes messages out of
         librdkafka's queue; they are held until the application receives them.
         """
-        if not self._is_open or self._listener.in_callback:
+        if not self._kq_is_open or self._kq_listener.in_callback:
             # Within a callback confluent_kafka takes no other poll of the same consumer, not even an empty one.
             return
-        beat = self._core.heartbeat.due(self._clock.now_ms())
+        beat = self._kq_core.heartbeat.due(self._kq_clock.now_ms())
         if beat is Beat.TOUCH:
             interruptible(_plain_consume, self, 0, 0)
         elif beat is Beat.POLL:
-            self._note_handed()
-            self._take(1, 0.0)
-            if self._held.full and not self._paused_by_us:
-                mine = [part for part in super().assignment() if (part.topic, part.partition) not in self._paused]
-                self._pause_source(mine, is_paused=True)
-                self._paused_by_us = mine
-            self._hear()
+            self._kq_note_handed()
+            self._kq_take(1, 0.0)
+            if self._kq_held.full and not self._kq_paused_by_us:
+                mine = [part for part in super().assignment() if (part.topic, part.partition) not in self._kq_paused]
+                self._kq_pause_source(mine, is_paused=True)
+                self._kq_paused_by_us = mine
+            self._kq_hear()
 
-    def _poll(self, timeout: float) -> Message | None:
+    def _kq_poll(self, timeout: float) -> Message | None:
         timeout = seconds(timeout)
-        if not self._is_open or not _is_sane(1, timeout):
+        if not self._kq_is_open or not _is_sane(1, timeout):
             return super().poll(timeout)
         began = monotonic()
-        self._settle()
-        self._serve_if_due(began)
-        quick = began < self._serve_at and not self._held.there
-        self._ahead = min(2 * self._ahead, MOST_AHEAD) if quick and self._reads_ahead else 1
-        there = self._gather(1, began + timeout if timeout >= 0 else ENDLESS, self._ahead)
-        if not there or self._interceptors:
-            messages = self._hand_over(there and 1, began)
+        self._kq_settle()
+        self._kq_serve_if_due(began)
+        quick = began < self._kq_serve_at and not self._kq_held.there
+        self._kq_ahead = min(2 * self._kq_ahead, MOST_AHEAD) if quick and self._kq_reads_ahead else 1
+        there = self._kq_gather(1, began + timeout if timeout >= 0 else ENDLESS, self._kq_ahead)
+        if not there or self._kq_interceptors:
+            messages = self._kq_hand_over(there and 1, began)
             return messages[0] if messages else None
         now = monotonic()
-        self._idle.polled(began, now)
-        self._resume_ours()
-        held = self._held
+        self._kq_idle.polled(began, now)
+        self._kq_resume_ours()
+        held = self._kq_held
         held.ready = len(held.messages)
-        self._serve_at = now + AHEAD_S
+        self._kq_serve_at = now + AHEAD_S
         # Nothing is called from here on.
         index = held.first
         held.first = index + 1
         return held.messages[index]
 
-    def _receive(self, count: int, timeout: float, began: float) -> list[Message]:
+    def _kq_receive(self, count: int, timeout: float, began: float) -> list[Message]:
         """Wait for the quota and for messages.
 
         Args:
@@ -154,11 +154,11 @@ class Receiving(Recovering):
             timeout: in seconds, endless below 0.
             began: when the application has called.
         """
-        self._serve_if_due(began)
-        there = self._gather(count, began + timeout if timeout >= 0 else ENDLESS)
-        return self._hand_over(min(there, count), began)
+        self._kq_serve_if_due(began)
+        there = self._kq_gather(count, began + timeout if timeout >= 0 else ENDLESS)
+        return self._kq_hand_over(min(there, count), began)
 
-    def _gather(self, count: int, deadline: float, ahead: int = 0) -> int:
+    def _kq_gather(self, count: int, deadline: float, ahead: int = 0) -> int:
         """Hold messages until there are `count` or the time is over; how many there are.
 
         Args:
@@ -168,50 +168,50 @@ class Receiving(Recovering):
         """
         is_first = True
         while True:
-            self._hear()
+            self._kq_hear()
             left_s = max(0.0, deadline - monotonic())
-            there = self._held.there
+            there = self._kq_held.there
             if there >= count or not (left_s or is_first):
                 return there
             is_first = False
-            wait_ms = self._ask()
+            wait_ms = self._kq_ask()
             if wait_ms:
-                self._wait(min(wait_ms, round(min(left_s, SLICE_S) * 1000)))
+                self._kq_wait(min(wait_ms, round(min(left_s, SLICE_S) * 1000)))
             else:
-                self._take(count - there, min(left_s, SLICE_S), ahead)
+                self._kq_take(count - there, min(left_s, SLICE_S), ahead)
 
-    def _ask(self) -> int:
+    def _kq_ask(self) -> int:
         """0 when something may be taken now, else how many milliseconds to wait for the quota."""
-        if self._credit > 0.0:
+        if self._kq_credit > 0.0:
             return 0
-        self._credit, wait_ms = self._core.grant(self._clock.now_ms())
+        self._kq_credit, wait_ms = self._kq_core.grant(self._kq_clock.now_ms())
         return wait_ms
 
-    def _wait(self, wait_ms: int) -> None:
-        began_ms = self._clock.now_ms()
+    def _kq_wait(self, wait_ms: int) -> None:
+        began_ms = self._kq_clock.now_ms()
         Receiving.keep_alive(self)
-        self._clock.sleep_ms(wait_ms)
-        self._waited.add(self._clock.now_ms() - began_ms)
+        self._kq_clock.sleep_ms(wait_ms)
+        self._kq_waited.add(self._kq_clock.now_ms() - began_ms)
 
-    def _take(self, count: int, timeout_s: float, ahead: int = 0) -> None:
+    def _kq_take(self, count: int, timeout_s: float, ahead: int = 0) -> None:
         """Hold librdkafka's next messages, as many as there is credit for."""
-        if self._in_doubt:
-            self._recover()
-        if self._fetcher is not None:
-            self._serve_member()
-        most = self._core.most_messages(max(count, ahead), self._credit)
-        self._doubt(most)
+        if self._kq_in_doubt:
+            self._kq_recover()
+        if self._kq_fetcher is not None:
+            self._kq_serve_member()
+        most = self._kq_core.most_messages(max(count, ahead), self._kq_credit)
+        self._kq_doubt(most)
         messages: list[Message] = []
         if most > 1 or not ahead:
-            messages = self._pull(most, 0.0 if ahead else timeout_s)
+            messages = self._kq_pull(most, 0.0 if ahead else timeout_s)
         if not messages and ahead:
-            message = self._pull_one(timeout_s)
+            message = self._kq_pull_one(timeout_s)
             messages = [] if message is None else [message]
-        self._hold(messages)
-        self._charge(messages)
-        self._core.heartbeat.on_poll(self._clock.now_ms())
+        self._kq_hold(messages)
+        self._kq_charge(messages)
+        self._kq_core.heartbeat.on_poll(self._kq_clock.now_ms())
 
-    def _serve_member(self) -> None:
+    def _kq_serve_member(self) -> None:
         """The consumer's own client fetches nothing: it has callbacks, rebalances and errors to tell.
 
         But for a partition that cannot be begun: the client that fetches begins it as well, and says so, too. That a
@@ -220,121 +220,121 @@ class Receiving(Recovering):
         event = interruptible(super().poll, 0.0)
         error = None if event is None else event.error()
         if error is not None and error.code() != KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001 - its name
-            self._held.add([event])
-            self._note_silence([event])
-        self._follow_assignment()
+            self._kq_held.add([event])
+            self._kq_note_silence([event])
+        self._kq_follow_assignment()
 
-    def _charge(self, messages: list[Message]) -> None:
-        if self._credit == ENDLESS or not messages:
+    def _kq_charge(self, messages: list[Message]) -> None:
+        if self._kq_credit == ENDLESS or not messages:
             return
-        cost = self._core.charge(messages)
-        self._credit = 0.0 if self._core.grants_one else self._credit - cost
+        cost = self._kq_core.charge(messages)
+        self._kq_credit = 0.0 if self._kq_core.grants_one else self._kq_credit - cost
 
-    def _serve_if_due(self, now: float) -> None:
+    def _kq_serve_if_due(self, now: float) -> None:
         """Held messages are no reason to let callbacks and rebalances wait; takes another one when there is one."""
-        if self._held.there and now >= self._serve_at:
-            if self._ask() == 0:
-                self._take(1, 0.0)
+        if self._kq_held.there and now >= self._kq_serve_at:
+            if self._kq_ask() == 0:
+                self._kq_take(1, 0.0)
             else:
                 Receiving.keep_alive(self)
-            self._serve_at = monotonic() + AHEAD_S
+            self._kq_serve_at = monotonic() + AHEAD_S
 
-    def _hand_over(self, count: int, began: float) -> list[Message]:
+    def _kq_hand_over(self, count: int, began: float) -> list[Message]:
         """`count` messages that are held."""
-        self._idle.polled(began, monotonic())
-        self._resume_ours()
-        intercepted = self._intercept(self._held.peek(count)) if self._interceptors else None
-        messages = self._held.take(count)
+        self._kq_idle.polled(began, monotonic())
+        self._kq_resume_ours()
+        intercepted = self._kq_intercept(self._kq_held.peek(count)) if self._kq_interceptors else None
+        messages = self._kq_held.take(count)
         # Nothing is called from here on.
-        self._last = messages[:]
+        self._kq_last = messages[:]
         return messages if intercepted is None else intercepted
 
-    def _intercept(self, messages: list[Message]) -> list[Message]:
+    def _kq_intercept(self, messages: list[Message]) -> list[Message]:
         errors = [message for message in messages if message.error() is not None]
         if len(errors) == len(messages):
             return messages
-        return errors + self._interceptors.on_consume([message for message in messages if message.error() is None])
+        return errors + self._kq_interceptors.on_consume([message for message in messages if message.error() is None])
 
-    def _settle(self) -> None:
+    def _kq_settle(self) -> None:
         """What was returned has been received."""
-        self._note_handed()
-        if self._received.is_due:
-            if self._held or self._in_doubt or self._tells_ends:
-                self._received.offsets()
+        self._kq_note_handed()
+        if self._kq_received.is_due:
+            if self._kq_held or self._kq_in_doubt or self._kq_tells_ends:
+                self._kq_received.offsets()
             else:
-                self._received.replace(self._positions(super().assignment()))
+                self._kq_received.replace(self._kq_positions(super().assignment()))
 
     # What happens beside ------------------------------------------------------------------------------------------
 
-    def _hear(self) -> None:
+    def _kq_hear(self) -> None:
         """Attend to what callbacks have noted, and see whether a quota applies that did not, or none any more."""
-        if self._events or self._listener.fetcher_events:
-            if self._listener.hear():
-                self._after_statistics()
+        if self._kq_events or self._kq_listener.fetcher_events:
+            if self._kq_listener.hear():
+                self._kq_after_statistics()
                 # What a signal has ended is done the next time.
-                self._other_sizes = self._core.other_sizes(self._clock.now_ms()) or self._other_sizes
-                if self._other_sizes is not None:
-                    self._change_sizes(self._other_sizes)
-                    self._other_sizes = None
-            self._review()
+                self._kq_other_sizes = self._kq_core.other_sizes(self._kq_clock.now_ms()) or self._kq_other_sizes
+                if self._kq_other_sizes is not None:
+                    self._kq_change_sizes(self._kq_other_sizes)
+                    self._kq_other_sizes = None
+            self._kq_review()
 
-    def _change_sizes(self, sizes: FetchSizes) -> None:
+    def _kq_change_sizes(self, sizes: FetchSizes) -> None:
         """Have fetches of these sizes from now on; what is prefetched already is held."""
-        self._note_handed()
-        if self._in_doubt:
-            self._recover()
+        self._kq_note_handed()
+        if self._kq_in_doubt:
+            self._kq_recover()
         for _ in range(DRAIN_BATCHES):
             # Each is held before the next one is asked for, in the midst of which its partitions may go.
-            self._doubt(DRAIN_MESSAGES)
-            messages = self._pull(DRAIN_MESSAGES, 0.0)
-            self._hold(messages)
+            self._kq_doubt(DRAIN_MESSAGES)
+            messages = self._kq_pull(DRAIN_MESSAGES, 0.0)
+            self._kq_hold(messages)
             if len(messages) < DRAIN_MESSAGES:
                 break
-        expected = {**self._received.offsets(), **self._held.next_offsets()}
+        expected = {**self._kq_received.offsets(), **self._kq_held.next_offsets()}
         # The other client knows no position before it has handed something over, be that after all that is held.
-        self._sought.update({key: (at, None) for key, at in expected.items() if self._starts.get(key) != at})
-        self._received.ends_come_again(self._held.ends() if self._tells_ends else {})
-        self._fetch_in(sizes, expected, self._listener.told)
-        self._listener.is_split = self._goes_round = True
+        self._kq_sought.update({key: (at, None) for key, at in expected.items() if self._kq_starts.get(key) != at})
+        self._kq_received.ends_come_again(self._kq_held.ends() if self._kq_tells_ends else {})
+        self._kq_fetch_in(sizes, expected, self._kq_listener.told)
+        self._kq_listener.is_split = self._kq_goes_round = True
 
-    def _review(self) -> None:
+    def _kq_review(self) -> None:
         """Give credit that fits: endless without a quota, and none left over from before there was one."""
-        if not self._core.paced:
-            self._credit = ENDLESS
-        elif self._credit == ENDLESS:
-            self._credit = 0.0
+        if not self._kq_core.paced:
+            self._kq_credit = ENDLESS
+        elif self._kq_credit == ENDLESS:
+            self._kq_credit = 0.0
 
-    def _after_statistics(self) -> None:
+    def _kq_after_statistics(self) -> None:
         """Once a second or more often."""
-        self._idle.flush(self._clock.now_ms())
+        self._kq_idle.flush(self._kq_clock.now_ms())
 
-    def _resume_ours(self) -> None:
+    def _kq_resume_ours(self) -> None:
         """Some of what was held is being handed over: there is room again."""
-        if not self._paused_by_us:
+        if not self._kq_paused_by_us:
             return
-        mine, self._paused_by_us = self._paused_by_us, []
-        mine = [part for part in mine if (part.topic, part.partition) not in self._paused]
-        self._pause_source(mine, is_paused=False)
+        mine, self._kq_paused_by_us = self._kq_paused_by_us, []
+        mine = [part for part in mine if (part.topic, part.partition) not in self._kq_paused]
+        self._kq_pause_source(mine, is_paused=False)
 
     def pause(self, partitions: list[TopicPartition]) -> None:
         """Receive nothing of these partitions; what is held of them is handed over after `resume()`."""
-        if not self._is_open:
+        if not self._kq_is_open:
             super().pause(partitions)
-        self._pause_source(partitions, is_paused=True)
-        self._paused.update(map(key_of, partitions))
-        self._held.set_aside(self._paused)
-        self._no_more_of(partitions)
+        self._kq_pause_source(partitions, is_paused=True)
+        self._kq_paused.update(map(key_of, partitions))
+        self._kq_held.set_aside(self._kq_paused)
+        self._kq_no_more_of(partitions)
 
     def resume(self, partitions: list[TopicPartition]) -> None:
         """Receive of them again."""
-        if not self._is_open or not _are_partitions(partitions):
+        if not self._kq_is_open or not _are_partitions(partitions):
             super().resume(partitions)  # which says what is wrong
         named = set(map(key_of, partitions))
-        self._paused -= named
-        self._held.bring_back(named)
-        ours = {(part.topic, part.partition) for part in self._paused_by_us}
+        self._kq_paused -= named
+        self._kq_held.bring_back(named)
+        ours = {(part.topic, part.partition) for part in self._kq_paused_by_us}
         mine = [part for part in partitions if (part.topic, part.partition) not in ours]
-        self._pause_source(mine, is_paused=False)
+        self._kq_pause_source(mine, is_paused=False)
 
 
 def _are_partitions(given: object) -> bool:

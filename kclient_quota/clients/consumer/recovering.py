@@ -19,62 +19,62 @@ logger = logging.getLogger("kclient_quota")
 class Recovering(Fetching):
     """confluent_kafka's Consumer that reads again what was taken and not received."""
 
-    _held: HeldMessages = HeldMessages()  # of one that was never made: always empty
-    _in_doubt = 0
-    _times_doubted = 0
-    _was_silent = False  # for so long that the group takes what is assigned away
-    _received: ReceivedOffsets
-    _last: list[Message]
-    _sought: dict[Partition, tuple[int, int | None]]
+    _kq_held: HeldMessages = HeldMessages()  # of one that was never made: always empty
+    _kq_in_doubt = 0
+    _kq_times_doubted = 0
+    _kq_was_silent = False  # for so long that the group takes what is assigned away
+    _kq_received: ReceivedOffsets
+    _kq_last: list[Message]
+    _kq_sought: dict[Partition, tuple[int, int | None]]
 
-    def _prepare_recovering(self) -> None:
-        self._held = HeldMessages()
-        self._received = ReceivedOffsets()
-        self._last = []  # what `consume` has returned last
-        self._sought = {}  # where an interrupted call has made us seek back to
+    def _kq_prepare_recovering(self) -> None:
+        self._kq_held = HeldMessages()
+        self._kq_received = ReceivedOffsets()
+        self._kq_last = []  # what `consume` has returned last
+        self._kq_sought = {}  # where an interrupted call has made us seek back to
 
-    def _note_handed(self) -> None:
+    def _kq_note_handed(self) -> None:
         """Note what was returned, before anything else is done with its partitions."""
-        held = self._held
+        held = self._kq_held
         if held.first > held.noted:
-            self._received.note(held.handed())
+            self._kq_received.note(held.handed())
             held.forget_handed()
-        if self._last:
-            self._received.note(self._last)
-            self._last = []
+        if self._kq_last:
+            self._kq_received.note(self._kq_last)
+            self._kq_last = []
 
-    def _doubt(self, most: int) -> None:
+    def _kq_doubt(self, most: int) -> None:
         """Up to so many messages are about to be taken."""
-        self._held.gone.clear()
-        self._in_doubt = most
-        self._times_doubted += 1
+        self._kq_held.gone.clear()
+        self._kq_in_doubt = most
+        self._kq_times_doubted += 1
 
-    def _no_more_of(self, partitions: list[TopicPartition]) -> None:
+    def _kq_no_more_of(self, partitions: list[TopicPartition]) -> None:
         """The application has said something of these: what is being taken of them right now came before that."""
-        if self._in_doubt:
-            self._held.gone.update(map(key_of, partitions))
+        if self._kq_in_doubt:
+            self._kq_held.gone.update(map(key_of, partitions))
 
-    def _hold(self, messages: list[Message]) -> None:
+    def _kq_hold(self, messages: list[Message]) -> None:
         """Hold what was taken, but for partitions that went away, or were begun anew, while it was being taken.
 
         librdkafka calls back in the midst of a batch, and gives what it had put into it before all the same. But the
         position of such a partition was stored before those, and the next member of the group begins there.
         """
-        messages = self._received.without_ends_again(messages)
+        messages = self._kq_received.without_ends_again(messages)
         if messages:
-            if self._paused:
-                self._note_running(messages)
-            dropped = self._held.add_unless_gone(messages)
+            if self._kq_paused:
+                self._kq_note_running(messages)
+            dropped = self._kq_held.add_unless_gone(messages)
             if dropped:
-                self._read_anew(dropped, messages)
+                self._kq_read_anew(dropped, messages)
             # Where partitions came and went meanwhile, nothing is held any more of what was there before.
-            if self._held.there > len(messages) and not self._held.gone:
-                self._note_silence(messages)
-        if self._was_silent:
-            self._set_held_aside()
-        self._in_doubt = 0
+            if self._kq_held.there > len(messages) and not self._kq_held.gone:
+                self._kq_note_silence(messages)
+        if self._kq_was_silent:
+            self._kq_set_held_aside()
+        self._kq_in_doubt = 0
 
-    def _note_silence(self, events: list[Message]) -> None:
+    def _kq_note_silence(self, events: list[Message]) -> None:
         """See whether librdkafka says that the application has not polled for `max.poll.interval.ms`.
 
         Others may have what is held by then, and have begun it. A plain client forgets what it has fetched; ours hands
@@ -82,65 +82,65 @@ class Recovering(Fetching):
         """
         errors = (error for event in events if (error := event.error()) is not None)
         if any(error.code() == KafkaError._MAX_POLL_EXCEEDED for error in errors):  # noqa: SLF001 - its name
-            self._was_silent = True
+            self._kq_was_silent = True
 
-    def _set_held_aside(self) -> None:
+    def _kq_set_held_aside(self) -> None:
         """It still counts for positions, which are the application's."""
-        self._held.set_aside(set(map(key_of, super().assignment())))
+        self._kq_held.set_aside(set(map(key_of, super().assignment())))
 
-    def _note_running(self, messages: list[Message]) -> None:
+    def _kq_note_running(self, messages: list[Message]) -> None:
         """What librdkafka gives is not paused: it passes over a pause of partitions that it has never had assigned.
 
         What was paused while these were being taken was so after them; the next ones tell.
         """
         given = {partition_of(message) for message in messages if message.error() is None}
-        running = (given & self._paused) - self._held.gone
+        running = (given & self._kq_paused) - self._kq_held.gone
         if running:
-            self._held.bring_back(running)
-            self._paused -= running
+            self._kq_held.bring_back(running)
+            self._kq_paused -= running
 
-    def _recover(self) -> None:
+    def _kq_recover(self) -> None:
         """Seek back to what a call that was interrupted has taken out of librdkafka's queue and lost."""
-        self._note_handed()
-        expected = {**self._received.offsets(), **self._held.next_offsets()}
-        for part in self._positions(super().assignment()):
+        self._kq_note_handed()
+        expected = {**self._kq_received.offsets(), **self._kq_held.next_offsets()}
+        for part in self._kq_positions(super().assignment()):
             if part.offset < 0:
                 # Nothing has come of it since it was begun.
                 continue
             offset = expected.get(key_of(part))
             if offset is None:
-                offset = self._first_offset(part)
+                offset = self._kq_first_offset(part)
                 if offset < 0 and offset != OFFSET_BEGINNING:
-                    offset = max(0, part.offset - self._in_doubt)
+                    offset = max(0, part.offset - self._kq_in_doubt)
             elif part.offset > offset:
-                self._sought[key_of(part)] = offset, None
+                self._kq_sought[key_of(part)] = offset, None
             if part.offset > offset:
-                self._seek_back(part, offset)
-        self._in_doubt = 0
+                self._kq_seek_back(part, offset)
+        self._kq_in_doubt = 0
 
-    def _read_anew(self, dropped: set[Partition], messages: list[Message]) -> None:
+    def _kq_read_anew(self, dropped: set[Partition], messages: list[Message]) -> None:
         """Begin partitions that are assigned once more where they were begun while messages were being taken.
 
         Nobody knows which of these came after that, and librdkafka's position may be behind those that came before.
         """
         # Of what was paused, what is held is handed over once it is resumed.
-        expected = {**self._received.offsets(), **self._held.next_offsets()}
+        expected = {**self._kq_received.offsets(), **self._kq_held.next_offsets()}
         for part in super().assignment():
             key = key_of(part)
             if key not in dropped:
                 continue
             offset = expected.get(key)
             if offset is None:
-                offset = self._first_offset(part)
-                if offset < 0 and offset != OFFSET_BEGINNING and key not in self._starts:
+                offset = self._kq_first_offset(part)
+                if offset < 0 and offset != OFFSET_BEGINNING and key not in self._kq_starts:
                     offset = min(message.offset() or 0 for message in messages if partition_of(message) == key)
-            elif self._starts.get(key) != offset:
-                self._sought[key] = offset, None
-            self._seek_back(part, offset)
+            elif self._kq_starts.get(key) != offset:
+                self._kq_sought[key] = offset, None
+            self._kq_seek_back(part, offset)
 
-    def _seek_back(self, part: TopicPartition, offset: int) -> None:
+    def _kq_seek_back(self, part: TopicPartition, offset: int) -> None:
         try:
-            self._seek_in_source(TopicPartition(part.topic, part.partition, offset))
+            self._kq_seek_in_source(TopicPartition(part.topic, part.partition, offset))
         except KafkaException as error:
             # It is being taken away; whoever gets it reads on from what is committed.
             logger.debug("%s [%d] could not be read again: %s", part.topic, part.partition, error)

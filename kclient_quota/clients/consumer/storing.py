@@ -29,47 +29,49 @@ LONGEST_WAIT_S: Final = 1.0
 class Storing(Receiving):
     """confluent_kafka's Consumer that stores what the application has received."""
 
-    _stores = False
+    _kq_stores = False
 
-    def _prepare_storing(self, conf: Mapping[str, Any]) -> None:
+    def _kq_prepare_storing(self, conf: Mapping[str, Any]) -> None:
         """Before confluent_kafka's constructor.
 
         Args:
             conf: the user's, without our keys.
         """
-        self._stores = settings.stores_offsets(conf)
-        self._commits_by_itself = self._stores and settings.commits_by_itself(conf)
-        self._store_every_ms = settings.store_every_ms(conf)
-        self._stored: dict[Partition, int] = {}
-        self._stored_at_ms = self._clock.now_ms()
-        self._stored_of = (0, 0)  # what `_handed_over` was when all of it had been stored beside
-        self._storing = threading.RLock()  # held by who asks for positions and stores them, so that none is stored late
+        self._kq_stores = settings.stores_offsets(conf)
+        self._kq_commits_by_itself = self._kq_stores and settings.commits_by_itself(conf)
+        self._kq_store_every_ms = settings.store_every_ms(conf)
+        self._kq_stored: dict[Partition, int] = {}
+        self._kq_stored_at_ms = self._kq_clock.now_ms()
+        self._kq_stored_of = (0, 0)  # what `_handed_over` was when all of it had been stored beside
+        self._kq_storing = (
+            threading.RLock()
+        )  # held by who asks for positions and stores them, so that none is stored late
 
-    def _store_beside(self) -> None:
+    def _kq_store_beside(self) -> None:
         """Store while the application works, from now on."""
         beside = StoringBeside(self)
-        self._stop_storing_beside = weakref.finalize(self, WATCHING.remove, beside)
-        if self._commits_by_itself:
+        self._kq_stop_storing_beside = weakref.finalize(self, WATCHING.remove, beside)
+        if self._kq_commits_by_itself:
             WATCHING.add(beside)
 
-    def _end_storing(self) -> None:
+    def _kq_end_storing(self) -> None:
         """Store for the last time; nobody asks librdkafka for anything on our behalf afterwards."""
-        self._stop_storing_beside()
-        with self._alone():
-            self._store_received()
-            self._commits_by_itself = False
+        self._kq_stop_storing_beside()
+        with self._kq_alone():
+            self._kq_store_received()
+            self._kq_commits_by_itself = False
 
     def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
         """The offset after the last message that the application has received of each partition."""
-        found = self._positions(partitions)
-        if self._in_doubt and not self._listener.in_callback:
-            self._recover()
-            found = self._positions(partitions)
-        return self._not_held(found)
+        found = self._kq_positions(partitions)
+        if self._kq_in_doubt and not self._kq_listener.in_callback:
+            self._kq_recover()
+            found = self._kq_positions(partitions)
+        return self._kq_not_held(found)
 
     def store_offsets(self, message: Message | None = None, offsets: list[TopicPartition] | None = None) -> None:
         """Mark offsets for the next commit; confluent_kafka refuses it unless `enable.auto.offset.store` is false."""
-        if self._stores and self._is_open:
+        if self._kq_stores and self._kq_is_open:
             raise KafkaException(
                 KafkaError(
                     KafkaError._INVALID_ARG,
@@ -79,75 +81,79 @@ class Storing(Receiving):
             )
         super().store_offsets(message, offsets)
 
-    def _not_held(self, positions: list[TopicPartition]) -> list[TopicPartition]:
+    def _kq_not_held(self, positions: list[TopicPartition]) -> list[TopicPartition]:
         """Positions of librdkafka's, put back to what is held."""
-        first = self._held.first_offsets() if self._held else {}
-        sought = self._sought
+        first = self._kq_held.first_offsets() if self._kq_held else {}
+        sought = self._kq_sought
         return [
             _at(part, first.get(key) or (sought.get(key) if part.offset < NO_OFFSET else None))
             for part in positions
             for key in (key_of(part),)
         ]
 
-    def _store_received(self, partitions: list[TopicPartition] | None = None) -> None:
+    def _kq_store_received(self, partitions: list[TopicPartition] | None = None) -> None:
         """Store the position of every assigned partition that has moved, as librdkafka would have done by itself."""
-        if not (self._is_open and self._stores):
+        if not (self._kq_is_open and self._kq_stores):
             return
-        with self._alone():
-            self._store(Storing.position(self, super().assignment() if partitions is None else partitions))
+        with self._kq_alone():
+            self._kq_store(Storing.position(self, super().assignment() if partitions is None else partitions))
 
-    def _change_sizes(self, sizes: FetchSizes) -> None:
-        with self._alone():
-            super()._change_sizes(sizes)
+    def _kq_change_sizes(self, sizes: FetchSizes) -> None:
+        with self._kq_alone():
+            super()._kq_change_sizes(sizes)
 
-    def _after_statistics(self) -> None:
-        super()._after_statistics()
-        if self._clock.now_ms() - self._stored_at_ms >= self._store_every_ms:
-            self._store_received()
+    def _kq_after_statistics(self) -> None:
+        super()._kq_after_statistics()
+        if self._kq_clock.now_ms() - self._kq_stored_at_ms >= self._kq_store_every_ms:
+            self._kq_store_received()
 
-    def _store_from_beside(self) -> None:
+    def _kq_store_from_beside(self) -> None:
         """What `_store_received` does, from a thread that nothing tells what the application is doing.
 
         Nothing is stored while messages are being taken out of librdkafka's queue (`_in_doubt`), or if that has begun
         since librdkafka was asked: then its position may be ahead of what is held. The application stores by itself
         then. What is handed over meanwhile only makes the position that is stored an older one.
         """
-        of = self._handed_over
-        if of == self._stored_of or not self._takes_nothing_since(of[0]) or not self._storing.acquire(blocking=False):
+        of = self._kq_handed_over
+        if (
+            of == self._kq_stored_of
+            or not self._kq_takes_nothing_since(of[0])
+            or not self._kq_storing.acquire(blocking=False)
+        ):
             return
         try:
-            if not (self._is_open and self._commits_by_itself):
+            if not (self._kq_is_open and self._kq_commits_by_itself):
                 return
-            positions = self._not_held(self._positions(super().assignment()))
-            if self._takes_nothing_since(of[0]):
-                self._store(positions)
-                self._stored_of = of
+            positions = self._kq_not_held(self._kq_positions(super().assignment()))
+            if self._kq_takes_nothing_since(of[0]):
+                self._kq_store(positions)
+                self._kq_stored_of = of
         finally:
-            self._storing.release()
+            self._kq_storing.release()
 
-    def _takes_nothing_since(self, times_doubted: int) -> bool:
-        return not self._in_doubt and self._times_doubted == times_doubted
+    def _kq_takes_nothing_since(self, times_doubted: int) -> bool:
+        return not self._kq_in_doubt and self._kq_times_doubted == times_doubted
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _kq_alone(self) -> Iterator[None]:
         """Nothing is stored beside meanwhile, and librdkafka's clients are left alone."""
-        has_lock = self._storing.acquire(timeout=LONGEST_WAIT_S)
+        has_lock = self._kq_storing.acquire(timeout=LONGEST_WAIT_S)
         try:
             yield
         finally:
             if has_lock:
-                self._storing.release()
+                self._kq_storing.release()
 
     @property
-    def _handed_over(self) -> tuple[int, int]:
+    def _kq_handed_over(self) -> tuple[int, int]:
         """Another one whenever the application has received something."""
-        return self._times_doubted, len(self._held)
+        return self._kq_times_doubted, len(self._kq_held)
 
-    def _store(self, positions: list[TopicPartition]) -> None:
+    def _kq_store(self, positions: list[TopicPartition]) -> None:
         moved = [
-            part for part in positions if part.offset >= NO_OFFSET and self._stored.get(key_of(part)) != part.offset
+            part for part in positions if part.offset >= NO_OFFSET and self._kq_stored.get(key_of(part)) != part.offset
         ]
-        self._stored_at_ms = self._clock.now_ms()
+        self._kq_stored_at_ms = self._kq_clock.now_ms()
         if not moved:
             return
         try:
@@ -155,7 +161,7 @@ class Storing(Receiving):
         except KafkaException:
             # None of them is assigned any more: there is nothing left to store for.
             return
-        self._stored.update({key_of(part): part.offset for part in moved})
+        self._kq_stored.update({key_of(part): part.offset for part in moved})
 
 
 class StoringBeside:
@@ -163,13 +169,13 @@ class StoringBeside:
 
     def __init__(self, consumer: Storing) -> None:
         self._consumer = weakref.ref(consumer)
-        self._every_ms = consumer._store_every_ms
+        self._every_ms = consumer._kq_store_every_ms
 
     def look(self) -> int:
         """Store what has been received since the last time, if anything."""
         consumer = self._consumer()
         if consumer is not None:
-            consumer._store_from_beside()
+            consumer._kq_store_from_beside()
         return self._every_ms
 
 

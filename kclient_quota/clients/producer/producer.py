@@ -54,17 +54,17 @@ class PacedProducer(TakingProducer, TelemetryMethods):
     """All of `Producer` but its place in line with the classes that tracing agents put in confluent_kafka's place."""
 
     # What a subclass finds that has not called __init__: confluent_kafka says then that it is closed.
-    _chain = cast("ProducerInterceptors", ())
-    _asks_produce = _errors_only = False
-    _clock: Clock = SYSTEM_CLOCK
-    _transaction = Transaction({})
-    _max_block_ms = 0
-    _raises = False
-    _closed = True
-    _closing = threading.RLock()  # of one whose subclass has forgotten to make it; each has its own
-    _abandoned = False
-    _sender = cast("Sender", NotMade(RuntimeError, "Producer has been closed"))
-    _hearing = cast("Hearing", _sender)
+    _kq_chain = cast("ProducerInterceptors", ())
+    _kq_asks_produce = _kq_errors_only = False
+    _kq_clock: Clock = SYSTEM_CLOCK
+    _kq_transaction = Transaction({})
+    _kq_max_block_ms = 0
+    _kq_raises = False
+    _kq_closed = True
+    _kq_closing = threading.RLock()  # of one whose subclass has forgotten to make it; each has its own
+    _kq_abandoned = False
+    _kq_sender = cast("Sender", NotMade(RuntimeError, "Producer has been closed"))
+    _kq_hearing = cast("Hearing", _kq_sender)
 
     def __init__(self, *config: Mapping[str, Any], heartbeat: Any = None, **kwargs: Any) -> None:
         given = merged(config, kwargs)
@@ -74,35 +74,35 @@ class PacedProducer(TakingProducer, TelemetryMethods):
         from kclient_quota.clients.producer.assembly import Parts  # noqa: PLC0415
         from kclient_quota.clients.producer.settings import keep_alive  # noqa: PLC0415
 
-        self._heartbeat = keep_alive(heartbeat)
+        self._kq_heartbeat = keep_alive(heartbeat)
         parts = Parts(given, SYSTEM_CLOCK)
-        self._ask_conf, self._follow_user = parts.ask_conf, parts.follow_user
-        self._client_id = parts.client_id
-        self._max_block_ms, self._raises = parts.max_block_ms, parts.raises
-        self._sorting, self._chain = parts.sorting, parts.chain
-        self._default_callback: Callback | None = parts.default_callback
-        self._errors_only = parts.errors_only
-        self._transaction, self._new_waiting = parts.transaction, parts.new_waiting
-        self._most_bytes, self._most_value_bytes = parts.most_bytes, parts.most_value_bytes
-        self._most_messages, self._wait_log = parts.most_messages, parts.wait_log
-        self._outbox, self._beginning = parts.outbox, parts.beginning
-        self._waiting: dict[int, Handed] = {}
-        self._said: set[str] = set()
-        self._closed = self._abandoned = False
-        self._closing = threading.RLock()
-        self._hearing, self._sender, self._telemetry = parts.hearing, parts.sender, parts.telemetry
+        self._kq_ask_conf, self._kq_follow_user = parts.ask_conf, parts.follow_user
+        self._kq_client_id = parts.client_id
+        self._kq_max_block_ms, self._kq_raises = parts.max_block_ms, parts.raises
+        self._kq_sorting, self._kq_chain = parts.sorting, parts.chain
+        self._kq_default_callback: Callback | None = parts.default_callback
+        self._kq_errors_only = parts.errors_only
+        self._kq_transaction, self._kq_new_waiting = parts.transaction, parts.new_waiting
+        self._kq_most_bytes, self._kq_most_value_bytes = parts.most_bytes, parts.most_value_bytes
+        self._kq_most_messages, self._kq_wait_log = parts.most_messages, parts.wait_log
+        self._kq_outbox, self._kq_beginning = parts.outbox, parts.beginning
+        self._kq_waiting: dict[int, Handed] = {}
+        self._kq_said: set[str] = set()
+        self._kq_closed = self._kq_abandoned = False
+        self._kq_closing = threading.RLock()
+        self._kq_hearing, self._kq_sender, self._kq_telemetry = parts.hearing, parts.sender, parts.telemetry
         try:
             with closing_unless_made(parts.chain):
                 super().__init__(parts.configuration())
         except KafkaException as error:
             raise explained(error) from None
-        self._asks_produce = is_watched(super().produce)
-        self._is_watched = self._asks_produce or self._errors_only or bool(self._chain)
-        self._outbox.is_watched = self._is_watched or self._beginning.is_wanted
-        self._outbox.polls_straight = not is_watched(super().poll)
-        self._start_telemetry()
-        self._stop_watch = weakref.finalize(self, parts.watch().close)
-        self._outbox.begin(partial(start_new_thread, self._sender.run, (weakref.ref(self),)))
+        self._kq_asks_produce = is_watched(super().produce)
+        self._kq_is_watched = self._kq_asks_produce or self._kq_errors_only or bool(self._kq_chain)
+        self._kq_outbox.is_watched = self._kq_is_watched or self._kq_beginning.is_wanted
+        self._kq_outbox.polls_straight = not is_watched(super().poll)
+        self._kq_start_telemetry()
+        self._kq_stop_watch = weakref.finalize(self, parts.watch().close)
+        self._kq_outbox.begin(partial(start_new_thread, self._kq_sender.run, (weakref.ref(self),)))
 
     # Doors --------------------------------------------------------------------------------------------------------
 
@@ -126,7 +126,7 @@ class PacedProducer(TakingProducer, TelemetryMethods):
             KafkaException: within a transaction, as `commit_transaction()`.
         """
         callback = on_delivery if callback is None else callback
-        outbox = self._outbox
+        outbox = self._kq_outbox
         if outbox.goes_straight:
             if headers is None and timestamp is NOW:  # to parse four arguments more is a tenth of a call
                 PRODUCE_IN_C(self, topic, value, key, partition, callback)
@@ -150,12 +150,12 @@ class PacedProducer(TakingProducer, TelemetryMethods):
                 outbox.spare -= size  # no call here, in which another thread might take from it, too
                 outbox.is_mixed = True
                 return
-        if self._errors_only:
-            callback = only_errors(self._default_callback if callback is None else callback)
-        if self._chain:
-            self._produce_watched(topic, value, key, partition, callback, timestamp, headers)
+        if self._kq_errors_only:
+            callback = only_errors(self._kq_default_callback if callback is None else callback)
+        if self._kq_chain:
+            self._kq_produce_watched(topic, value, key, partition, callback, timestamp, headers)
         else:
-            self._take(topic, value, key, partition, callback, timestamp, headers)
+            self._kq_take(topic, value, key, partition, callback, timestamp, headers)
 
     def produce_batch(
         self,
@@ -176,10 +176,10 @@ class PacedProducer(TakingProducer, TelemetryMethods):
             QuotaThrottledError: none was.
         """
         callback = on_delivery if callback is None else callback
-        if (self._outbox.is_open and not (self._chain or self._errors_only)) or not is_batch(messages):
+        if (self._kq_outbox.is_open and not (self._kq_chain or self._kq_errors_only)) or not is_batch(messages):
             taken = super().produce_batch(topic, messages, partition, callback)  # or it says what is wrong
-            if taken and self._beginning.is_wanted:
-                self._begin(topic)
+            if taken and self._kq_beginning.is_wanted:
+                self._kq_begin(topic)
             return taken
         sent, produce = 0, partial(Producer.produce, self, topic)
         for number, message in enumerate(messages):
@@ -201,13 +201,13 @@ class PacedProducer(TakingProducer, TelemetryMethods):
         Returns:
             how many were served.
         """
-        outbox = self._outbox
+        outbox = self._kq_outbox
         # For a poll(0) after every message, to look at more would be most of its cost.
         is_free = outbox.goes_straight or (outbox.may_hand_over and not outbox.in_flight)
         is_direct = is_free and type(timeout) is int and not timeout
         if not is_direct:
             timeout = seconds(timeout)
-            if self._is_for_librdkafka(timeout):
+            if self._kq_is_for_librdkafka(timeout):
                 return super().poll(timeout)  # which says what is wrong
             is_direct = not timeout and (outbox.is_open or (outbox.is_spare and not outbox.in_flight))
         if is_direct and not (outbox.calling or outbox.reports or outbox.silent or outbox.raised):
@@ -219,7 +219,7 @@ class PacedProducer(TakingProducer, TelemetryMethods):
                 if outbox.calling:
                     outbox.calling.pop(threading.get_ident(), None)
         outbox.raise_kept()
-        return self._serve(timeout * 1000 if timeout >= 0 else inf)
+        return self._kq_serve(timeout * 1000 if timeout >= 0 else inf)
 
     def flush(self, timeout: float = -1) -> int:
         """Wait until every message is delivered, those that wait for the quota included; `timeout` seconds at most.
@@ -234,10 +234,10 @@ class PacedProducer(TakingProducer, TelemetryMethods):
             KafkaException: within a transaction, as `commit_transaction()`.
         """
         timeout = seconds(timeout)
-        if self._is_for_librdkafka(timeout):
+        if self._kq_is_for_librdkafka(timeout):
             return super().flush(timeout)  # which says what is wrong
-        left = self._deliver(self._deadline_ms(timeout))
-        self._outbox.raise_kept()
+        left = self._kq_deliver(self._kq_deadline_ms(timeout))
+        self._kq_outbox.raise_kept()
         return left
 
     def purge(self, in_queue: bool = True, in_flight: bool = True, blocking: bool = True) -> None:
@@ -248,17 +248,17 @@ class PacedProducer(TakingProducer, TelemetryMethods):
             in_flight: those that are sent and not answered.
             blocking: whether to wait until they are gone.
         """
-        if self._outbox.is_forked:
-            self._outbox.finished = self._outbox.accepted
+        if self._kq_outbox.is_forked:
+            self._kq_outbox.finished = self._kq_outbox.accepted
             return
-        if in_queue and self._outbox.has_sender:
-            self._tell_sender(lambda sender: sender.purge())
+        if in_queue and self._kq_outbox.has_sender:
+            self._kq_tell_sender(lambda sender: sender.purge())
         super().purge(in_queue, in_flight, blocking)
         if blocking:
-            self._await_reports()
+            self._kq_await_reports()
 
     def __len__(self) -> int:
-        return self._count()
+        return self._kq_count()
 
     def close(self, *_args: Any, **_kwargs: Any) -> bool:
         """Deliver what there is and close; takes little more than `max.block.ms`.
@@ -272,56 +272,58 @@ class PacedProducer(TakingProducer, TelemetryMethods):
             that was forked from the producer's, too: there is nothing to close. And in a callback: it is closed by
             another thread then, once that has returned.
         """
-        if self._outbox.is_forked:
-            self._closed = self._abandoned = True  # librdkafka's threads, and the telemetry's, are the parent's to end
+        if self._kq_outbox.is_forked:
+            self._kq_closed = self._kq_abandoned = (
+                True  # librdkafka's threads, and the telemetry's, are the parent's to end
+            )
             return False
-        if self._outbox.is_inside():  # in a callback: its message is not delivered before it returns
+        if self._kq_outbox.is_inside():  # in a callback: its message is not delivered before it returns
             CallApart("kclient-quota close", Producer.close, self)
             return False
-        with self._closing:  # by one thread; a signal's handler may do it while it is being done
+        with self._kq_closing:  # by one thread; a signal's handler may do it while it is being done
             try:
-                return self._close()
+                return self._kq_close()
             except RuntimeError:
-                if not self._closed:
+                if not self._kq_closed:
                     raise
-                return not self._abandoned
+                return not self._kq_abandoned
 
-    def _close(self) -> bool:
-        if not self._closed:
-            clock = self._clock
-            deadline_ms = clock.now_ms() + self._max_block_ms
+    def _kq_close(self) -> bool:
+        if not self._kq_closed:
+            clock = self._kq_clock
+            deadline_ms = clock.now_ms() + self._kq_max_block_ms
 
             def is_in_vain() -> bool:
-                return self._throttled_for_ms(min) > deadline_ms - clock.now_ms()
+                return self._kq_throttled_for_ms(min) > deadline_ms - clock.now_ms()
 
-            self._drain(deadline_ms, is_in_vain)
-            self._outbox.close()  # whatever other threads have got in by now is reported, too
-            left = self._drain(deadline_ms, is_in_vain)
+            self._kq_drain(deadline_ms, is_in_vain)
+            self._kq_outbox.close()  # whatever other threads have got in by now is reported, too
+            left = self._kq_drain(deadline_ms, is_in_vain)
             if left:
                 logger.warning("Producer closes with %d messages that its broker did not take: they are purged", left)
                 for _ in range(2):  # a callback may send again what it is told was purged
                     Producer.purge(self)
-                    if not self._drain(clock.now_ms() + PURGE_MS):
+                    if not self._kq_drain(clock.now_ms() + PURGE_MS):
                         break
-            self._stop_sender()
-            self._closed = True
-            self._stop_telemetry()
-            self._stop_watch()
-            self._chain.close()
-            if not self._leave_transaction(max(PURGE_MS, deadline_ms - clock.now_ms()) / 1000):
+            self._kq_stop_sender()
+            self._kq_closed = True
+            self._kq_stop_telemetry()
+            self._kq_stop_watch()
+            self._kq_chain.close()
+            if not self._kq_leave_transaction(max(PURGE_MS, deadline_ms - clock.now_ms()) / 1000):
                 logger.warning("Producer closes with a transaction open that its coordinator did not abort in time")
-                self._abandoned = True
-        if self._abandoned:
+                self._kq_abandoned = True
+        if self._kq_abandoned:
             return False
         try:
-            is_closed = self._close_apart()
+            is_closed = self._kq_close_apart()
         except KafkaException as error:
             if not error.args[0].fatal():
                 raise
             logger.error("Producer closes after a fatal error: %s", error)  # noqa: TRY400 - nobody's stack is of use
             is_closed = super().close()
-        self._outbox.serve_all()  # events of the last moment
-        self._outbox.raise_kept()
+        self._kq_outbox.serve_all()  # events of the last moment
+        self._kq_outbox.raise_kept()
         return is_closed
 
     def __exit__(self, exc_type: object, exc_value: object, exc_traceback: object, /) -> None:
@@ -330,8 +332,8 @@ class PacedProducer(TakingProducer, TelemetryMethods):
     def set_sasl_credentials(self, username: str, password: str) -> None:
         """Log in with these from the next connection on; another user's quota is asked for at once."""
         super().set_sasl_credentials(username, password)
-        self._follow_user(is_another=log_in_as(self._ask_conf, username, password))
-        self._renew_telemetry(username, password)
+        self._kq_follow_user(is_another=log_in_as(self._kq_ask_conf, username, password))
+        self._kq_renew_telemetry(username, password)
 
     @contextmanager
     def blocking_at_most(self, timeout: float) -> Iterator["Self"]:
@@ -346,18 +348,20 @@ class PacedProducer(TakingProducer, TelemetryMethods):
 
     def metrics(self) -> "dict[MetricName, float]":
         """Throttle and waiting times by Kafka's names, in ms: per client, and per broker with the tag `node-id`."""
-        return {} if self._outbox.is_forked else self._hearing.metrics()  # a thread of the parent's may hold the lock
+        return (
+            {} if self._kq_outbox.is_forked else self._kq_hearing.metrics()
+        )  # a thread of the parent's may hold the lock
 
     def quota_state(self) -> "dict[int, BrokerQuotaState]":
         """What is known about the quota on each broker, by its id; -1 as long as that is not known."""
-        if self._outbox.is_forked:
+        if self._kq_outbox.is_forked:
             return {}
-        sender, now_ms = self._sender, self._clock.now_ms()
+        sender, now_ms = self._kq_sender, self._kq_clock.now_ms()
         with sender.lock:
-            if not self._outbox.is_running:
+            if not self._kq_outbox.is_running:
                 sender.hear(now_ms)
-            found = sender.core.state(self._hearing.only_id, now_ms)
-        waiting = Counter(handed.broker_id for handed in list(self._waiting.values()))
+            found = sender.core.state(self._kq_hearing.only_id, now_ms)
+        waiting = Counter(handed.broker_id for handed in list(self._kq_waiting.values()))
         return {
             number: replace(state, waiting=waiting[number] if len(found) > 1 else waiting.total())
             for number, state in found.items()
@@ -393,4 +397,4 @@ else:
 
         # Each call begins with it; in the dictionary of an object made of C's it takes three times as long to find.
         # Here, and not further up, no base class can have another layout.
-        __slots__ = ("_outbox",)
+        __slots__ = ("_kq_outbox",)

@@ -48,63 +48,63 @@ ANSWER_S: Final = 30
 class TakingProducer(TransactingProducer):
     """What `produce()` does while the quota applies."""
 
-    _chain: "ProducerInterceptors"
-    _sorting: "Sorting"
-    _new_waiting: "Callable[[str, int, Handed, int], Waiting]"
-    _default_callback: Callback | None
-    _client_id: str
-    _most_bytes: int
-    _most_value_bytes: int
-    _most_messages: int
-    _closed: bool
-    _said: set[str]
-    _wait_log: "WaitLog"
-    _waiting: dict[int, Handed]
-    _hasty_s = HASTY_S
+    _kq_chain: "ProducerInterceptors"
+    _kq_sorting: "Sorting"
+    _kq_new_waiting: "Callable[[str, int, Handed, int], Waiting]"
+    _kq_default_callback: Callback | None
+    _kq_client_id: str
+    _kq_most_bytes: int
+    _kq_most_value_bytes: int
+    _kq_most_messages: int
+    _kq_closed: bool
+    _kq_said: set[str]
+    _kq_wait_log: "WaitLog"
+    _kq_waiting: dict[int, Handed]
+    _kq_hasty_s = HASTY_S
 
-    def _produce_watched(
+    def _kq_produce_watched(
         self, topic: str, value: Any, key: Any, partition: int, callback: Callback | None, timestamp: int, headers: Any
     ) -> None:
         """With interceptors."""
         from kclient_quota.clients.interceptor import ProducerRecord  # noqa: PLC0415 - loaded with the first producer
 
-        record = self._chain.on_send(ProducerRecord(topic, value, key, partition, timestamp, headers))
+        record = self._kq_chain.on_send(ProducerRecord(topic, value, key, partition, timestamp, headers))
         args = record.topic, record.value, record.key, record.partition
         callback = partial(
-            _acknowledged, self._chain, record.headers, self._default_callback if callback is None else callback
+            _acknowledged, self._kq_chain, record.headers, self._kq_default_callback if callback is None else callback
         )
         try:
-            self._take(*args, callback, record.timestamp, record.headers)
+            self._kq_take(*args, callback, record.timestamp, record.headers)
         except Exception as error:
-            self._chain.on_send_error(record, error)
+            self._kq_chain.on_send_error(record, error)
             raise
 
-    def _take(
+    def _kq_take(
         self, topic: str, value: Any, key: Any, partition: int, callback: Callback | None, timestamp: int, headers: Any
     ) -> None:
         """Straight to librdkafka where nothing limits it, or little of a large quota is used; into the queue."""
-        if self._outbox.is_open:
-            self._pass_on(topic, value, key, partition, callback, timestamp, headers)
-        elif self._outbox.has_spare:
-            self._hand_over(topic, value, key, partition, callback, timestamp, headers)
+        if self._kq_outbox.is_open:
+            self._kq_pass_on(topic, value, key, partition, callback, timestamp, headers)
+        elif self._kq_outbox.has_spare:
+            self._kq_hand_over(topic, value, key, partition, callback, timestamp, headers)
         else:
-            self._produce(topic, value, key, partition, callback, timestamp, headers)
+            self._kq_produce(topic, value, key, partition, callback, timestamp, headers)
 
-    def _produce(
+    def _kq_produce(
         self, topic: str, value: Any, key: Any, partition: int, callback: Callback | None, timestamp: int, headers: Any
     ) -> None:
         """Put a message into the queue, or wait for room there."""
-        outbox = self._outbox
+        outbox = self._kq_outbox
         if outbox.is_forked:
-            self._lose()
+            self._kq_lose()
             return
         partition, timestamp = whole(partition), whole(timestamp)
-        if not self._is_fine(topic, value, key, partition, callback, timestamp, headers):
+        if not self._kq_is_fine(topic, value, key, partition, callback, timestamp, headers):
             # Whatever confluent_kafka would not take at once, it says what is wrong with. Or it takes it.
             outbox.is_mixed = True
-            self._pass_on(topic, value, key, partition, callback, timestamp, headers)
+            self._kq_pass_on(topic, value, key, partition, callback, timestamp, headers)
             return
-        if len(outbox.reports) >= self._most_messages:
+        if len(outbox.reports) >= self._kq_most_messages:
             raise BufferError("Local: Queue full")
         if headers:
             headers = headers.copy()  # the caller may go on with them
@@ -112,130 +112,131 @@ class TakingProducer(TransactingProducer):
             value,
             key,
             partition,
-            self._default_callback if callback is None else callback,
+            self._kq_default_callback if callback is None else callback,
             timestamp or unix_ms(),
             headers,
         )
-        if self._asks_produce:
+        if self._kq_asks_produce:
             handed.context = contextvars.copy_context()
-        message = self._new_waiting(topic, partition, handed, self._clock.now_ms())
-        if not self._put(message, handed):
-            self._hand_over(topic, value, key, partition, callback, timestamp, headers)
+        message = self._kq_new_waiting(topic, partition, handed, self._kq_clock.now_ms())
+        if not self._kq_put(message, handed):
+            self._kq_hand_over(topic, value, key, partition, callback, timestamp, headers)
 
-    def _put(self, message: "Waiting", handed: Handed) -> bool:
+    def _kq_put(self, message: "Waiting", handed: Handed) -> bool:
         """Put a message into the queue, or wait for room there; False: it is its caller's to hand over."""
-        outbox = self._outbox
-        lane = self._sorting.sort(message)
+        outbox = self._kq_outbox
+        lane = self._kq_sorting.sort(message)
         if outbox.is_mixed and not (lane.drops or outbox.is_calling()):
-            self._await_polled(0 if lane.raises else self._most_block_ms())
+            self._kq_await_polled(0 if lane.raises else self._kq_most_block_ms())
         free = outbox.free_bytes
-        is_free = free[lane.name] >= message.raw_bytes and not self._transaction.is_late(message.queued_at_ms)
+        is_free = free[lane.name] >= message.raw_bytes and not self._kq_transaction.is_late(message.queued_at_ms)
         if is_free or lane.drops or outbox.is_calling():
             free[lane.name] -= message.raw_bytes
             return outbox.put(message)
-        self._say_once_in_loop()
+        self._kq_say_once_in_loop()
         handed.waits, handed.is_hasty = True, lane.raises
         handed.answered = threading.Lock()
         handed.answered.acquire()
         if not outbox.put(message):
             return False
         if handed.is_hasty:
-            self._ask_once(handed)
+            self._kq_ask_once(handed)
         else:
-            self._wait_until_taken(handed)
+            self._kq_wait_until_taken(handed)
         return True
 
-    def _most_block_ms(self) -> int:
+    def _kq_most_block_ms(self) -> int:
         """For how long this call may wait."""
         most_ms = BLOCK_MS.get()
-        return max(self._max_block_ms if most_ms is None else most_ms, LEAST_BLOCK_MS)
+        return max(self._kq_max_block_ms if most_ms is None else most_ms, LEAST_BLOCK_MS)
 
-    def _wait_until_taken(self, handed: Handed) -> None:
+    def _kq_wait_until_taken(self, handed: Handed) -> None:
         """Wait until the sender has decided about a message.
 
         Raises:
             QuotaThrottledError: it was not taken.
             KafkaException: the transaction in which it waited is over, or about to be.
         """
-        era, began_ms = self._transaction.open_era, self._clock.now_ms()
-        deadline_ms = began_ms + self._most_block_ms()
+        era, began_ms = self._kq_transaction.open_era, self._kq_clock.now_ms()
+        deadline_ms = began_ms + self._kq_most_block_ms()
         ident = threading.get_ident()
-        self._waiting[ident] = handed
+        self._kq_waiting[ident] = handed
         try:
-            if not self._wait_for_answer(handed, began_ms, deadline_ms, era):
-                self._expect_anew(handed)
-                handed.is_refused = self._outbox.give_up(handed)
+            if not self._kq_wait_for_answer(handed, began_ms, deadline_ms, era):
+                self._kq_expect_anew(handed)
+                handed.is_refused = self._kq_outbox.give_up(handed)
                 handed.waits = False
         except BaseException:
-            self._outbox.give_up(handed)
+            self._kq_outbox.give_up(handed)
             raise
         finally:
-            self._waiting.pop(ident, None)
-            now_ms = self._clock.now_ms()
-            self._hearing.waited.add(now_ms - began_ms, now_ms)
-            self._wait_log.on_end(now_ms - began_ms, now_ms)
+            self._kq_waiting.pop(ident, None)
+            now_ms = self._kq_clock.now_ms()
+            self._kq_hearing.waited.add(now_ms - began_ms, now_ms)
+            self._kq_wait_log.on_end(now_ms - began_ms, now_ms)
         if handed.is_refused:
-            self._transaction.insist(era)
-            raise self._transaction.miss() if handed.is_over else quota_used_up(handed.retry_after_ms, handed.broker_id)
+            self._kq_transaction.insist(era)
+            missed = self._kq_transaction.miss() if handed.is_over else None
+            raise missed or quota_used_up(handed.retry_after_ms, handed.broker_id)
 
-    def _wait_for_answer(self, handed: Handed, began_ms: int, deadline_ms: int, era: int | None) -> bool:
+    def _kq_wait_for_answer(self, handed: Handed, began_ms: int, deadline_ms: int, era: int | None) -> bool:
         """Let time pass until the sender has answered; whether it has before `deadline_ms`."""
         left_ms = deadline_ms - began_ms
         while not handed.answered.acquire(timeout=min(left_ms, WAIT_MS) / 1000):
-            now_ms = self._clock.now_ms()
+            now_ms = self._kq_clock.now_ms()
             left_ms = deadline_ms - now_ms
-            if left_ms <= 0 or self._outbox.stops:
+            if left_ms <= 0 or self._kq_outbox.stops:
                 return False
-            if self._transaction.possible:
-                self._expect_anew(handed)
-            self._mind_transaction(now_ms + handed.retry_after_ms)
-            self._wait_log.on_wait(now_ms - began_ms, now_ms)
-            self._let_pass(0)
-            self._transaction.insist(era)
+            if self._kq_transaction.possible:
+                self._kq_expect_anew(handed)
+            self._kq_mind_transaction(now_ms + handed.retry_after_ms)
+            self._kq_wait_log.on_wait(now_ms - began_ms, now_ms)
+            self._kq_let_pass(0)
+            self._kq_transaction.insist(era)
         return True
 
-    def _expect_anew(self, handed: Handed) -> None:
+    def _kq_expect_anew(self, handed: Handed) -> None:
         """When there is room for a message that waits: time has passed, and limits may have changed, since it came."""
-        sender = self._sender
+        sender = self._kq_sender
         with sender.lock:
             for message in sender.core.all_before():
                 if message.payload is handed:
-                    handed.retry_after_ms, handed.broker_id = sender.core.retry(message, self._clock.now_ms())
+                    handed.retry_after_ms, handed.broker_id = sender.core.retry(message, self._kq_clock.now_ms())
 
-    def _ask_once(self, handed: Handed) -> None:
+    def _kq_ask_once(self, handed: Handed) -> None:
         """Hear the sender's answer; where it takes its time, the message is left to it.
 
         Raises:
             QuotaThrottledError: it was not taken.
         """
-        if not handed.answered.acquire(timeout=self._hasty_s):
+        if not handed.answered.acquire(timeout=self._kq_hasty_s):
             # In this order: a sender that claims it from now on does not refuse it, nor say that nobody heard of it.
             handed.waits = handed.is_hasty = False
             if handed.claim:
                 return
             for _ in range(ANSWER_S):
                 # It has decided, and on a busy machine says so by and by.
-                if handed.answered.acquire(timeout=1) or not self._outbox.is_running:
+                if handed.answered.acquire(timeout=1) or not self._kq_outbox.is_running:
                     break
         if handed.is_refused:
-            self._mind_transaction(self._clock.now_ms() + handed.retry_after_ms)
+            self._kq_mind_transaction(self._kq_clock.now_ms() + handed.retry_after_ms)
             raise quota_used_up(handed.retry_after_ms, handed.broker_id)
 
-    def _hand_over(
+    def _kq_hand_over(
         self, topic: str, value: Any, key: Any, partition: int, callback: Callback | None, timestamp: int, headers: Any
     ) -> None:
         """As plain confluent_kafka does, while some of the quota is to spare; what it has no room for waits."""
         try:
-            self._pass_on(topic, value, key, partition, callback, timestamp, headers)
+            self._kq_pass_on(topic, value, key, partition, callback, timestamp, headers)
         except BufferError:
-            if self._outbox.is_open:
+            if self._kq_outbox.is_open:
                 raise  # no quota applies any more, and so nothing waits for room
-            self._outbox.is_spare = False
-            self._produce(topic, value, key, partition, callback, timestamp, headers)
+            self._kq_outbox.is_spare = False
+            self._kq_produce(topic, value, key, partition, callback, timestamp, headers)
         else:
-            self._outbox.spend(raw_bytes(value, key, headers))
+            self._kq_outbox.spend(raw_bytes(value, key, headers))
 
-    def _is_fine(
+    def _kq_is_fine(
         self, topic: Any, value: Any, key: Any, partition: Any, callback: Any, timestamp: Any, headers: Any
     ) -> bool:
         """Whether confluent_kafka's `produce` would take this now, for all that can be known.
@@ -254,50 +255,52 @@ class TakingProducer(TransactingProducer):
         if not topic.isascii():
             topic.encode()
         value_bytes = utf8_bytes(value)
-        partitions = self._sender.core.brokers.routes.partitions.get(topic, partition + 1)
+        partitions = self._kq_sender.core.brokers.routes.partitions.get(topic, partition + 1)
         return (
             -1 <= partition < max(partitions, 1)
             and bool(topic)
             and "\0" not in topic
-            and value_bytes <= self._most_value_bytes
-            and RECORD_OVERHEAD + value_bytes + utf8_bytes(key) + header_bytes(headers) <= self._most_bytes
+            and value_bytes <= self._kq_most_value_bytes
+            and RECORD_OVERHEAD + value_bytes + utf8_bytes(key) + header_bytes(headers) <= self._kq_most_bytes
             and not (
-                self._closed or self._outbox.is_broken or (self._transaction.possible and not self._transaction.is_open)
+                self._kq_closed
+                or self._kq_outbox.is_broken
+                or (self._kq_transaction.possible and not self._kq_transaction.is_open)
             )
         )
 
-    def _lose(self) -> None:
+    def _kq_lose(self) -> None:
         """Count a message that a child process does not send, and say so once.
 
         librdkafka is left alone: its threads are the parent's, and its locks are as they were when the process was
         forked, one of them held now and then. A call into it may wait for ever.
         """
-        if self._outbox.accepted >= self._most_messages:
+        if self._kq_outbox.accepted >= self._kq_most_messages:
             raise BufferError("Local: Queue full")
-        self._outbox.accepted += 1
-        if "fork" not in self._said:
-            self._said.add("fork")
+        self._kq_outbox.accepted += 1
+        if "fork" not in self._kq_said:
+            self._kq_said.add("fork")
             logger.warning(
                 "The producer of client %r was made before this process was forked: what the child produces with it is "
                 "never sent. Make a producer in each process",
-                self._client_id,
-                extra={"client_id": self._client_id},
+                self._kq_client_id,
+                extra={"client_id": self._kq_client_id},
             )
 
-    def _say_once_in_loop(self) -> None:
+    def _kq_say_once_in_loop(self) -> None:
         """Say once that waiting here stops an event loop."""
-        if "loop" in self._said:
+        if "loop" in self._kq_said:
             return
         try:
             asyncio.get_running_loop()
         except RuntimeError:
             return
-        self._said.add("loop")
+        self._kq_said.add("loop")
         logger.warning(
             "produce() of client %r waits for the quota inside a running event loop, which stands still meanwhile: use "
             "kclient_quota.AIOProducer there, or quota.backoff=raise",
-            self._client_id,
-            extra={"client_id": self._client_id},
+            self._kq_client_id,
+            extra={"client_id": self._kq_client_id},
         )
 
 

@@ -28,15 +28,15 @@ GRACE_MS: Final = 1_000
 class TransactingProducer(WaitingProducer):
     """The doors of transactions."""
 
-    _sending_offsets: CallApart | None = None  # what an application waits for, or has stopped waiting for
+    _kq_sending_offsets: CallApart | None = None  # what an application waits for, or has stopped waiting for
 
-    def _insist_on_parent(self) -> None:
+    def _kq_insist_on_parent(self) -> None:
         """In a forked child librdkafka would wait for threads that only the parent has.
 
         Raises:
             KafkaException: this is one.
         """
-        if self._outbox.is_forked:
+        if self._kq_outbox.is_forked:
             text = "this producer was made before the process was forked, whose parent has its transactions"
             raise KafkaException(KafkaError(KafkaError._STATE, f"{text}: make a producer in each process"))  # noqa: SLF001 - its name
 
@@ -47,7 +47,7 @@ class TransactingProducer(WaitingProducer):
             KafkaException: as confluent_kafka's; and in a child process that was forked from the producer's, as by all
                 doors of transactions.
         """
-        self._insist_on_parent()
+        self._kq_insist_on_parent()
         super().init_transactions(timeout)
 
     def begin_transaction(self) -> None:
@@ -59,23 +59,23 @@ class TransactingProducer(WaitingProducer):
         Raises:
             QuotaThrottledError: that lasts longer than `max.block.ms`; at once with `quota.backoff=raise`.
         """
-        self._insist_on_parent()
-        clock = self._clock
-        deadline_ms = clock.now_ms() + self._max_block_ms
-        while not self._closed and (wait_ms := self._begin_wait_ms()):
+        self._kq_insist_on_parent()
+        clock = self._kq_clock
+        deadline_ms = clock.now_ms() + self._kq_max_block_ms
+        while not self._kq_closed and (wait_ms := self._kq_begin_wait_ms()):
             left_ms = deadline_ms - clock.now_ms()
-            if self._raises or self._outbox.is_calling() or left_ms <= 0:
+            if self._kq_raises or self._kq_outbox.is_calling() or left_ms <= 0:
                 text = f"a transaction would have to be aborted because of the throttle; begin it in {wait_ms} ms"
                 raise QuotaThrottledError(text, retry_after_ms=wait_ms)
-            self._let_pass(min(wait_ms, left_ms, SLICE_MS))
+            self._kq_let_pass(min(wait_ms, left_ms, SLICE_MS))
         super().begin_transaction()
-        self._transaction.on(Event.BEGIN, clock.now_ms())
+        self._kq_transaction.on(Event.BEGIN, clock.now_ms())
 
-    def _begin_wait_ms(self) -> int:
+    def _kq_begin_wait_ms(self) -> int:
         """For how long a transaction had better not be begun."""
-        if not self._transaction.aborts or self._outbox.is_open:
+        if not self._kq_transaction.aborts or self._kq_outbox.is_open:
             return 0
-        return max(0, self._throttled_for_ms(min, busy=False) - self._transaction.most_wait_ms)
+        return max(0, self._kq_throttled_for_ms(min, busy=False) - self._kq_transaction.most_wait_ms)
 
     def send_offsets_to_transaction(
         self, positions: list[TopicPartition], group_metadata: Any, timeout: float = -1, /
@@ -89,35 +89,35 @@ class TransactingProducer(WaitingProducer):
             KafkaException: as `commit_transaction()`; and when the time (none given: `transaction.timeout.ms`) is over
                 and the group's coordinator has not answered. Its `txn_requires_abort()` is true then.
         """
-        self._insist_on_parent()
-        deadline_ms = self._deadline_ms(timeout)
-        if not self._outbox.is_open and self._transaction.is_open and not self._outbox.is_calling():
-            self._deliver(deadline_ms)
-            self._await_calm(deadline_ms)
-        left_s = self._left_s(deadline_ms)
+        self._kq_insist_on_parent()
+        deadline_ms = self._kq_deadline_ms(timeout)
+        if not self._kq_outbox.is_open and self._kq_transaction.is_open and not self._kq_outbox.is_calling():
+            self._kq_deliver(deadline_ms)
+            self._kq_await_calm(deadline_ms)
+        left_s = self._kq_left_s(deadline_ms)
         send = super().send_offsets_to_transaction
         sending = CallApart("send offsets", send, positions, group_metadata, left_s)
-        if self._sending_offsets is None:  # otherwise librdkafka refuses another one
-            self._sending_offsets = sending
-        if not self._await_offsets(deadline_ms, sending):
+        if self._kq_sending_offsets is None:  # otherwise librdkafka refuses another one
+            self._kq_sending_offsets = sending
+        if not self._kq_await_offsets(deadline_ms, sending):
             text = "send_offsets_to_transaction: the group's coordinator did not answer in time; abort, and begin anew"
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, text, txn_requires_abort=True))  # noqa: SLF001
         sending.result()
 
-    def _await_offsets(self, deadline_ms: int | None, sending: CallApart | None) -> bool:
+    def _kq_await_offsets(self, deadline_ms: int | None, sending: CallApart | None) -> bool:
         """Wait until librdkafka has sent the offsets, without a time for `transaction.timeout.ms`; whether it has."""
-        clock = self._clock
+        clock = self._kq_clock
         if sending is None:
             return True
         # The broker's time began with the first partition, which may have been long after begin_transaction().
-        last_ms = GRACE_MS + (clock.now_ms() + self._transaction.timeout_ms if deadline_ms is None else deadline_ms)
+        last_ms = GRACE_MS + (clock.now_ms() + self._kq_transaction.timeout_ms if deadline_ms is None else deadline_ms)
         while not sending.wait(max(0, min(last_ms - clock.now_ms(), SLICE_MS)) / 1000):
-            if self._heartbeat is not None:
-                self._heartbeat()
+            if self._kq_heartbeat is not None:
+                self._kq_heartbeat()
             if clock.now_ms() >= last_ms:
                 return False
-        if self._sending_offsets is sending:
-            self._sending_offsets = None
+        if self._kq_sending_offsets is sending:
+            self._kq_sending_offsets = None
         return True
 
     def commit_transaction(self, timeout: float = -1, /) -> None:
@@ -128,19 +128,19 @@ class TransactingProducer(WaitingProducer):
                 but it is aborted already: the `abort_transaction()` that usually follows has nothing left to do. The
                 same when a callback of the heartbeat's consumer has ended it meanwhile.
         """
-        self._insist_on_parent()
-        if self._transaction.ended is not None:
-            raise self._transaction.ended
-        deadline_ms = self._deadline_ms(timeout)
-        if self._transaction.is_open:
-            if self._outbox.has_sender:
-                self._tell_sender(lambda sender: sender.end_transaction())
-            if self._deliver(deadline_ms):
+        self._kq_insist_on_parent()
+        if self._kq_transaction.ended is not None:
+            raise self._kq_transaction.ended
+        deadline_ms = self._kq_deadline_ms(timeout)
+        if self._kq_transaction.is_open:
+            if self._kq_outbox.has_sender:
+                self._kq_tell_sender(lambda sender: sender.end_transaction())
+            if self._kq_deliver(deadline_ms):
                 text = "commit_transaction: messages still wait for the quota, or for a broker; try again"
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT, text, retriable=True))  # noqa: SLF001 - its name
-            self._transaction.insist_on_all()
-        self._inside(super().commit_transaction, self._left_s(deadline_ms))
-        self._transaction.on(Event.COMMIT)
+            self._kq_transaction.insist_on_all()
+        self._kq_inside(super().commit_transaction, self._kq_left_s(deadline_ms))
+        self._kq_transaction.on(Event.COMMIT)
 
     def abort_transaction(self, timeout: float = -1, /) -> None:
         """Abort the transaction; does nothing when an error has told that it was ended already.
@@ -150,72 +150,72 @@ class TransactingProducer(WaitingProducer):
                 over still waits for the group's coordinator, and while something holds up the producer's thread, which
                 would go on with the transaction's messages in the next one.
         """
-        self._insist_on_parent()
-        if self._transaction.ended is None:
-            deadline_ms = self._deadline_ms(timeout)
+        self._kq_insist_on_parent()
+        if self._kq_transaction.ended is None:
+            deadline_ms = self._kq_deadline_ms(timeout)
             # one that is not open will be refused
-            if self._transaction.is_open and not self._drop_queue(self._dropping_ms(deadline_ms)):
+            if self._kq_transaction.is_open and not self._kq_drop_queue(self._kq_dropping_ms(deadline_ms)):
                 text = "abort_transaction: something holds up the producer's thread; try again"
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT, text, retriable=True))  # noqa: SLF001 - its name
-            if not self._await_offsets(deadline_ms, self._sending_offsets):
+            if not self._kq_await_offsets(deadline_ms, self._kq_sending_offsets):
                 text = "abort_transaction: the group's coordinator still does not answer; try again"
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT, text, retriable=True))  # noqa: SLF001 - its name
-            self._inside(super().abort_transaction, self._left_s(deadline_ms))
-            self._tell_reports()
-        self._transaction.on(Event.ABORT)
+            self._kq_inside(super().abort_transaction, self._kq_left_s(deadline_ms))
+            self._kq_tell_reports()
+        self._kq_transaction.on(Event.ABORT)
 
-    def _dropping_ms(self, deadline_ms: int | None) -> int:
+    def _kq_dropping_ms(self, deadline_ms: int | None) -> int:
         """How long to wait for that: as long as the broker does, if nobody says."""
         if deadline_ms is None:
-            return self._transaction.timeout_ms
-        return max(PURGE_MS, deadline_ms - self._clock.now_ms())
+            return self._kq_transaction.timeout_ms
+        return max(PURGE_MS, deadline_ms - self._kq_clock.now_ms())
 
-    def _drop_queue(self, within_ms: int = PURGE_MS) -> bool:
+    def _kq_drop_queue(self, within_ms: int = PURGE_MS) -> bool:
         """Messages that wait for the quota go with their transaction, and are reported as purged; whether they have."""
-        return not self._outbox.has_sender or self._tell_sender(lambda sender: sender.purge(), within_ms)
+        return not self._kq_outbox.has_sender or self._kq_tell_sender(lambda sender: sender.purge(), within_ms)
 
-    def _tell_reports(self) -> None:
+    def _kq_tell_reports(self) -> None:
         """Call the application's callbacks with what has become of the transaction's messages."""
-        self._await_reports()
-        self._outbox.serve_all()  # the transaction is over, whatever they raise
+        self._kq_await_reports()
+        self._kq_outbox.serve_all()  # the transaction is over, whatever they raise
 
-    def _await_reports(self) -> None:
+    def _kq_await_reports(self) -> None:
         """Have the sender take what librdkafka has to report by now: it asks librdkafka between two steps."""
         for _ in range(2):
-            if self._outbox.has_sender:
-                self._tell_sender(lambda _: None)  # they are taken at the beginning of every step
+            if self._kq_outbox.has_sender:
+                self._kq_tell_sender(lambda _: None)  # they are taken at the beginning of every step
 
-    def _leave_transaction(self, timeout_s: float) -> bool:
+    def _kq_leave_transaction(self, timeout_s: float) -> bool:
         """Abort what is open, before a close that would wait for that without limit; whether that was done."""
-        if not self._transaction.possible:
+        if not self._kq_transaction.possible:
             return True
         try:
-            self._await_offsets(self._deadline_ms(timeout_s), self._sending_offsets)
-            self._inside(super().abort_transaction, timeout_s)
+            self._kq_await_offsets(self._kq_deadline_ms(timeout_s), self._kq_sending_offsets)
+            self._kq_inside(super().abort_transaction, timeout_s)
         except KafkaException as error:
             # Where none is open there is nothing that confluent_kafka's close() would wait for.
-            return not (error.args[0].retriable() and self._transaction.is_open)
+            return not (error.args[0].retriable() and self._kq_transaction.is_open)
         return True
 
-    def _await_calm(self, deadline_ms: int | None) -> None:
+    def _kq_await_calm(self, deadline_ms: int | None) -> None:
         """Wait until no broker throttles, or `deadline_ms`, as an application that polls does."""
-        era = self._transaction.open_era
-        while wait_ms := self._throttled_for_ms(max, busy=False):
-            now_ms = self._clock.now_ms()
+        era = self._kq_transaction.open_era
+        while wait_ms := self._kq_throttled_for_ms(max, busy=False):
+            now_ms = self._kq_clock.now_ms()
             left_ms = wait_ms if deadline_ms is None else deadline_ms - now_ms
-            if left_ms <= 0 or self._count():
+            if left_ms <= 0 or self._kq_count():
                 return
-            self._mind_transaction(now_ms + wait_ms)
-            self._let_pass(min(wait_ms, left_ms, SLICE_MS))
-            self._transaction.insist(era)
+            self._kq_mind_transaction(now_ms + wait_ms)
+            self._kq_let_pass(min(wait_ms, left_ms, SLICE_MS))
+            self._kq_transaction.insist(era)
 
-    def _end_overdue(self) -> KafkaException:
+    def _kq_end_overdue(self) -> KafkaException:
         """Abort the transaction within the application's call; returns what to raise."""
-        transaction = self._transaction
-        self._drop_queue()
+        transaction = self._kq_transaction
+        self._kq_drop_queue()
         try:
-            self._inside(super().abort_transaction, transaction.left_ms(self._clock.now_ms()) / 1000)
-            self._tell_reports()
+            self._kq_inside(super().abort_transaction, transaction.left_ms(self._kq_clock.now_ms()) / 1000)
+            self._kq_tell_reports()
         except KafkaException as error:
             # Told once; what follows is between the application and librdkafka.
             transaction.on(Event.ABORT)
@@ -226,26 +226,26 @@ class TransactingProducer(WaitingProducer):
 
     # Delivering in time -------------------------------------------------------------------------------------------
 
-    def _deliver(self, deadline_ms: int | None) -> int:
+    def _kq_deliver(self, deadline_ms: int | None) -> int:
         """Deliver, minding an open transaction; returns what is left."""
-        era = self._transaction.open_era
-        left = self._deliver_in_time(deadline_ms)
-        self._transaction.insist(era)
+        era = self._kq_transaction.open_era
+        left = self._kq_deliver_in_time(deadline_ms)
+        self._kq_transaction.insist(era)
         return left
 
-    def _deliver_in_time(self, deadline_ms: int | None) -> int:
-        last_ms = self._transaction.last_ms
-        if last_ms is None or self._outbox.is_open:
-            return self._drain(deadline_ms)
+    def _kq_deliver_in_time(self, deadline_ms: int | None) -> int:
+        last_ms = self._kq_transaction.last_ms
+        if last_ms is None or self._kq_outbox.is_open:
+            return self._kq_drain(deadline_ms)
         until_ms = last_ms if deadline_ms is None else min(last_ms, deadline_ms)
-        left = self._drain(until_ms, lambda: self._holds_up(last_ms))
-        now_ms = self._clock.now_ms()
-        if left and (now_ms >= last_ms or self._holds_up(last_ms)):
-            self._mind_transaction(last_ms + 1)
+        left = self._kq_drain(until_ms, lambda: self._kq_holds_up(last_ms))
+        now_ms = self._kq_clock.now_ms()
+        if left and (now_ms >= last_ms or self._kq_holds_up(last_ms)):
+            self._kq_mind_transaction(last_ms + 1)
         elif until_ms == deadline_ms:
             return left
-        return self._drain(deadline_ms) if left else 0
+        return self._kq_drain(deadline_ms) if left else 0
 
-    def _holds_up(self, deadline_ms: int) -> bool:
+    def _kq_holds_up(self, deadline_ms: int) -> bool:
         """Whether a broker that has yet to report something is throttled until after `deadline_ms`."""
-        return self._throttled_for_ms(max) > deadline_ms - self._clock.now_ms()
+        return self._kq_throttled_for_ms(max) > deadline_ms - self._kq_clock.now_ms()

@@ -56,24 +56,24 @@ def _unmade() -> Outbox:
 class WaitingProducer(CProducer):
     """What stands between a producer's doors and librdkafka."""
 
-    _outbox: Outbox
-    _beginning: "Beginning"
-    _asks_produce: bool
-    _is_watched = True  # whether somebody wants to look at each message
-    _sender: "Sender"
-    _hearing: "Hearing"
-    _transaction: Transaction
-    _clock: Clock
-    _heartbeat: Callable[[], Any] | None
-    _max_block_ms: int
-    _most_messages: int
-    _raises: bool
-    _closed: bool
+    _kq_outbox: Outbox
+    _kq_beginning: "Beginning"
+    _kq_asks_produce: bool
+    _kq_is_watched = True  # whether somebody wants to look at each message
+    _kq_sender: "Sender"
+    _kq_hearing: "Hearing"
+    _kq_transaction: Transaction
+    _kq_clock: Clock
+    _kq_heartbeat: Callable[[], Any] | None
+    _kq_max_block_ms: int
+    _kq_most_messages: int
+    _kq_raises: bool
+    _kq_closed: bool
 
     def __new__(cls, *_args: Any, **_kwargs: Any) -> "Self":
         """An object that is as good as closed until `__init__()` is called, which a subclass may forget."""
         made = super().__new__(cls)
-        made._outbox = _unmade()
+        made._kq_outbox = _unmade()
         return made
 
     # What the sender calls ----------------------------------------------------------------------------------------
@@ -98,24 +98,24 @@ class WaitingProducer(CProducer):
         """Hand a message over, in its caller's context where somebody wants to see that."""
         args = handed.value, handed.key, partition, handed.report.__setitem__, handed.timestamp, handed.headers
         if handed.context is None:
-            self._pass_on(topic, *args)
+            self._kq_pass_on(topic, *args)
         else:
-            handed.context.run(self._pass_on, topic, *args)
+            handed.context.run(self._kq_pass_on, topic, *args)
 
     def begun_with_librdkafka(self) -> None:
         """Something has come of its messages."""
-        self._beginning.over()
+        self._kq_beginning.over()
 
     def hasten_librdkafka(self, within_ms: float) -> None:
         """First messages have been waited for: if librdkafka still has some, it may have no producer id yet."""
-        if not self._beginning.is_due:
+        if not self._kq_beginning.is_due:
             return
-        if self._count():  # its events count as well: there may be no message among them, which costs an answer
-            self._beginning.ask(self.ask_librdkafka, within_ms)
+        if self._kq_count():  # its events count as well: there may be no message among them, which costs an answer
+            self._kq_beginning.ask(self.ask_librdkafka, within_ms)
         else:
             self.begun_with_librdkafka()
 
-    def _pass_on(
+    def _kq_pass_on(
         self,
         topic: str,
         value: Any,
@@ -126,26 +126,26 @@ class WaitingProducer(CProducer):
         headers: Any,
     ) -> None:
         """What confluent_kafka's `produce()` does."""
-        if self._asks_produce:
+        if self._kq_asks_produce:
             # OpenTelemetry's instrumentation finds headers by their keyword, and takes a seventh argument for them
             super().produce(topic, value, key, partition, callback, timestamp=timestamp, headers=headers)
         else:
             PRODUCE_IN_C(self, topic, value, key, partition, callback, None, timestamp, headers)
-        if self._beginning.is_wanted:
-            self._begin(topic)
+        if self._kq_beginning.is_wanted:
+            self._kq_begin(topic)
 
-    def _is_for_librdkafka(self, timeout: float) -> bool:
+    def _kq_is_for_librdkafka(self, timeout: float) -> bool:
         """Whether it is to say what is wrong with a call; in a forked child it would wait for threads that are not."""
-        return (self._closed and not self._outbox.is_forked) or not isinstance(timeout, (int, float))
+        return (self._kq_closed and not self._kq_outbox.is_forked) or not isinstance(timeout, (int, float))
 
-    def _begin(self, topic: str) -> None:
+    def _kq_begin(self, topic: str) -> None:
         """The first message has been handed over; others may go straight."""
-        self._beginning.topic = topic
-        self._outbox.is_watched = self._is_watched
+        self._kq_beginning.topic = topic
+        self._kq_outbox.is_watched = self._kq_is_watched
 
-    def _count(self) -> int:
+    def _kq_count(self) -> int:
         """Messages that wait for the quota, those that librdkafka has, and reports that nobody has polled for."""
-        outbox = self._outbox
+        outbox = self._kq_outbox
         if outbox.is_forked:
             return len(outbox)
         before = outbox.in_flight
@@ -155,30 +155,30 @@ class WaitingProducer(CProducer):
 
     # Letting time pass --------------------------------------------------------------------------------------------
 
-    def _serve(self, timeout_ms: float, *, all_of_them: bool = False) -> int:
+    def _kq_serve(self, timeout_ms: float, *, all_of_them: bool = False) -> int:
         """Serve callbacks for up to so long, or until there was one; returns how many.
 
         What one raises ends this, or, with `all_of_them`, is kept for the `poll()` or `flush()` that ends next.
         """
-        outbox = self._outbox
+        outbox = self._kq_outbox
         serve = outbox.serve_all if all_of_them else outbox.serve
         if outbox.is_forked:
             outbox.wait_for_news(min(timeout_ms, SLICE_MS) / 1000)
             return 0
-        began_ms = self._clock.now_ms()
+        began_ms = self._kq_clock.now_ms()
         deadline_ms = began_ms + timeout_ms
         while True:
             served = serve()
-            now_ms = self._clock.now_ms()
+            now_ms = self._kq_clock.now_ms()
             left_ms = deadline_ms - now_ms
-            if outbox.is_inside() or self._closed:  # by a callback, just now
+            if outbox.is_inside() or self._kq_closed:  # by a callback, just now
                 return served
-            slice_ms = self._send_here(self._beginning.slice_ms(max(0, min(left_ms, SLICE_MS))))
+            slice_ms = self._kq_send_here(self._kq_beginning.slice_ms(max(0, min(left_ms, SLICE_MS))))
             is_direct = outbox.is_open or outbox.is_mixed or not outbox.is_running
             if is_direct:
                 # what the sender has, or hands over meanwhile, is reported by that, and counts then
                 counts = outbox.is_open or outbox.is_mixed or not len(outbox)
-                events = self._poll_direct(slice_ms / 1000, now_ms - began_ms, all_of_them=all_of_them)
+                events = self._kq_poll_direct(slice_ms / 1000, now_ms - began_ms, all_of_them=all_of_them)
                 served += events if counts else 0
                 served += serve()
                 if outbox.in_flight:
@@ -187,23 +187,23 @@ class WaitingProducer(CProducer):
                 outbox.wait_for_news(slice_ms / 1000)
                 served = serve()
             if is_direct and left_ms > 0:  # otherwise the sender does
-                self.hasten_librdkafka(deadline_ms - self._clock.now_ms())
+                self.hasten_librdkafka(deadline_ms - self._kq_clock.now_ms())
             if served or left_ms <= 0:
                 return served
 
-    def _poll_direct(self, timeout_s: float, waited_ms: int, *, all_of_them: bool) -> int:
+    def _kq_poll_direct(self, timeout_s: float, waited_ms: int, *, all_of_them: bool) -> int:
         """Have librdkafka call the callbacks of what callers handed over themselves, and those of events."""
         if not (timeout_s and may_be_a_handlers()):
-            return self._call_direct(super().poll, timeout_s, keeps=all_of_them)
+            return self._kq_call_direct(super().poll, timeout_s, keeps=all_of_them)
         in_c_s = LEAST_IN_C_S if timeout_s >= SLICE_MS / 1000 and not waited_ms else 0.0
-        served = self._call_direct(super().poll, in_c_s, keeps=all_of_them)
+        served = self._kq_call_direct(super().poll, in_c_s, keeps=all_of_them)
         for _ in moments(timeout_s - in_c_s, waited_ms / 1000):
-            if served or self._closed:
+            if served or self._kq_closed:
                 break
-            served = self._call_direct(super().poll, 0, keeps=all_of_them)
+            served = self._kq_call_direct(super().poll, 0, keeps=all_of_them)
         return served
 
-    def _flush_direct(self, timeout_s: float, waited_ms: int, *, stays_out: bool) -> None:
+    def _kq_flush_direct(self, timeout_s: float, waited_ms: int, *, stays_out: bool) -> None:
         """The same, without lingering, until it has sent all; it calls all callbacks, and then raises what one did.
 
         Args:
@@ -212,48 +212,48 @@ class WaitingProducer(CProducer):
             stays_out: not to wait within confluent_kafka, as a signal's handler may come.
         """
         if not stays_out:
-            self._call_direct(super().flush, timeout_s, keeps=True)
+            self._kq_call_direct(super().flush, timeout_s, keeps=True)
             return
-        self._call_direct(super().flush, min(timeout_s, IN_C_S), keeps=True)
+        self._kq_call_direct(super().flush, min(timeout_s, IN_C_S), keeps=True)
         for _ in moments(timeout_s - IN_C_S, waited_ms / 1000):
-            if self._closed or not super().__len__():
+            if self._kq_closed or not super().__len__():
                 break
-            self._call_direct(super().poll, 0, keeps=True)
+            self._kq_call_direct(super().poll, 0, keeps=True)
 
-    def _call_direct(self, work: Callable[[float], int], timeout_s: float, *, keeps: bool) -> int:
+    def _kq_call_direct(self, work: Callable[[float], int], timeout_s: float, *, keeps: bool) -> int:
         """Call librdkafka; what a callback raises is raised or kept."""
         try:
-            return cast("int", self._inside(work, timeout_s))
+            return cast("int", self._kq_inside(work, timeout_s))
         except (Exception, SystemExit) as error:
-            if not keeps or self._closed:
+            if not keeps or self._kq_closed:
                 raise
-            self._outbox.raised = error
+            self._kq_outbox.raised = error
             return 1
 
-    def _send_here(self, slice_ms: float) -> float:
+    def _kq_send_here(self, slice_ms: float) -> float:
         """Do the sender's work where there can be none; returns how much of the time is left."""
-        if not self._outbox.needs_help:
+        if not self._kq_outbox.needs_help:
             return slice_ms
-        wait_ms = min(self._sender.step_here(self), slice_ms)  # type: ignore[arg-type] # every producer is one
+        wait_ms = min(self._kq_sender.step_here(self), slice_ms)  # type: ignore[arg-type] # every producer is one
         if not self.with_librdkafka():
-            self._clock.sleep_ms(int(wait_ms))
+            self._kq_clock.sleep_ms(int(wait_ms))
             return slice_ms - wait_ms
         return wait_ms
 
-    def _inside(self, work: Callable[..., Any], *args: Any) -> Any:
+    def _kq_inside(self, work: Callable[..., Any], *args: Any) -> Any:
         """Call librdkafka, which may call the application's callbacks: these must not wait for the quota."""
         try:
-            return inside(self._outbox.calling, work, *args)
+            return inside(self._kq_outbox.calling, work, *args)
         except SystemError as error:
             raise lost_interrupt(error) from None
 
-    def _let_pass(self, wait_ms: float) -> None:
+    def _kq_let_pass(self, wait_ms: float) -> None:
         """Let time pass as an application that polls does; a callback that raises does not end the call."""
-        self._serve(wait_ms, all_of_them=True)
-        if self._heartbeat is not None:
-            self._heartbeat()
+        self._kq_serve(wait_ms, all_of_them=True)
+        if self._kq_heartbeat is not None:
+            self._kq_heartbeat()
 
-    def _await_polled(self, most_ms: int) -> None:
+    def _kq_await_polled(self, most_ms: int) -> None:
         """Poll while there are as many messages as librdkafka takes, for what callers have handed over themselves.
 
         Their reports are told in the application's own calls only, and until then they take up librdkafka's room: who
@@ -262,81 +262,83 @@ class WaitingProducer(CProducer):
         Raises:
             BufferError: as plain confluent_kafka's, there is still no room.
         """
-        clock, is_first = self._clock, True
+        clock, is_first = self._kq_clock, True
         deadline_ms = clock.now_ms() + most_ms
-        while self._outbox.is_mixed and not self._closed and self._count() >= self._most_messages:
+        while self._kq_outbox.is_mixed and not self._kq_closed and self._kq_count() >= self._kq_most_messages:
             left_ms = deadline_ms - clock.now_ms()
             if left_ms <= 0 and not is_first:
                 raise BufferError("Local: Queue full")
             is_first = False
-            self._let_pass(max(0, min(left_ms, SLICE_MS)))
+            self._kq_let_pass(max(0, min(left_ms, SLICE_MS)))
 
-    def _deadline_ms(self, timeout: float) -> int | None:
+    def _kq_deadline_ms(self, timeout: float) -> int | None:
         timeout = real(timeout)
-        return self._clock.now_ms() + round(timeout * 1000) if 0 <= timeout < inf else None
+        return self._kq_clock.now_ms() + round(timeout * 1000) if 0 <= timeout < inf else None
 
-    def _left_s(self, deadline_ms: int | None) -> float:
-        return -1 if deadline_ms is None else max(0, deadline_ms - self._clock.now_ms()) / 1000
+    def _kq_left_s(self, deadline_ms: int | None) -> float:
+        return -1 if deadline_ms is None else max(0, deadline_ms - self._kq_clock.now_ms()) / 1000
 
     # Transactions -------------------------------------------------------------------------------------------------
 
-    def _mind_transaction(self, until_ms: int) -> None:
+    def _kq_mind_transaction(self, until_ms: int) -> None:
         """Tell of an open transaction that must not be waited for until `until_ms`, or abort it and raise."""
-        transaction = self._transaction
+        transaction = self._kq_transaction
         if transaction.outlived_by(until_ms):
-            if transaction.aborts and not self._outbox.is_calling():
-                raise self._end_overdue()
+            if transaction.aborts and not self._kq_outbox.is_calling():
+                raise self._kq_end_overdue()
             transaction.report()
 
-    def _end_overdue(self) -> KafkaException:
+    def _kq_end_overdue(self) -> KafkaException:
         """Abort the transaction within the application's call; returns what to raise."""
         raise NotImplementedError
 
-    def _throttled_for_ms(self, which: Callable[[list[int]], int], *, busy: bool = True) -> int:
+    def _kq_throttled_for_ms(self, which: Callable[[list[int]], int], *, busy: bool = True) -> int:
         """For how long brokers throttle, by `min` or `max`: those that have yet to report something, or all."""
-        with self._sender.lock:
-            return which(self._sender.core.throttles_ms(self._clock.now_ms(), busy=busy) or [0])
+        with self._kq_sender.lock:
+            return which(self._kq_sender.core.throttles_ms(self._kq_clock.now_ms(), busy=busy) or [0])
 
-    def _drain(self, deadline_ms: int | None, stop: Callable[[], bool] | None = None) -> int:
+    def _kq_drain(self, deadline_ms: int | None, stop: Callable[[], bool] | None = None) -> int:
         """Deliver until all is, `deadline_ms` or `stop()`; returns what is left. What callbacks raise is kept."""
-        outbox, clock = self._outbox, self._clock
+        outbox, clock = self._kq_outbox, self._kq_clock
         if outbox.is_forked:
             return len(outbox)
         outbox.inbox.bell.ring()
         began_ms, stays_out = clock.now_ms(), may_be_a_handlers()
         try:
             while True:
-                self._sender.wants_flush = True  # again: another thread's flush may have ended
+                self._kq_sender.wants_flush = True  # again: another thread's flush may have ended
                 slice_ms = SLICE_MS if deadline_ms is None else min(SLICE_MS, max(0, deadline_ms - clock.now_ms()))
                 if stop is not None and stop():
                     slice_ms = 0
-                self._send_here(slice_ms)
+                self._kq_send_here(slice_ms)
                 # What callers have handed over themselves the sender leaves to them. Some of its own may be among it,
                 # and lingers until somebody flushes.
                 is_direct = outbox.is_open or not outbox.is_running or (outbox.is_mixed and bool(super().__len__()))
                 if is_direct and not outbox.is_inside():
-                    self._drain_direct(self._beginning.slice_ms(slice_ms), deadline_ms, began_ms, stays_out=stays_out)
-                elif self._count():
-                    self._serve(slice_ms, all_of_them=True)
+                    self._kq_drain_direct(
+                        self._kq_beginning.slice_ms(slice_ms), deadline_ms, began_ms, stays_out=stays_out
+                    )
+                elif self._kq_count():
+                    self._kq_serve(slice_ms, all_of_them=True)
                 if outbox.is_inside():
-                    return self._count()
-                if self._heartbeat is not None:
-                    self._heartbeat()
-                left = self._count()
+                    return self._kq_count()
+                if self._kq_heartbeat is not None:
+                    self._kq_heartbeat()
+                left = self._kq_count()
                 if not left or not slice_ms:
                     outbox.flushed(left)
                     return left
         finally:
-            self._sender.wants_flush = False
+            self._kq_sender.wants_flush = False
 
-    def _drain_direct(self, slice_ms: float, deadline_ms: int | None, began_ms: int, *, stays_out: bool) -> None:
+    def _kq_drain_direct(self, slice_ms: float, deadline_ms: int | None, began_ms: int, *, stays_out: bool) -> None:
         """Have librdkafka deliver for so long, or until it has delivered all."""
-        outbox, clock = self._outbox, self._clock
+        outbox, clock = self._kq_outbox, self._kq_clock
         # One call of confluent_kafka's calls all callbacks before it raises what one did; slices only where there is
         # something else to do meanwhile, or a signal's handler may.
-        is_plain = outbox.is_open and not (outbox.in_flight or stays_out or self._beginning.is_due)
-        timeout_s = self._left_s(deadline_ms) if is_plain and self._heartbeat is None else slice_ms / 1000
-        self._flush_direct(timeout_s, clock.now_ms() - began_ms, stays_out=stays_out)
+        is_plain = outbox.is_open and not (outbox.in_flight or stays_out or self._kq_beginning.is_due)
+        timeout_s = self._kq_left_s(deadline_ms) if is_plain and self._kq_heartbeat is None else slice_ms / 1000
+        self._kq_flush_direct(timeout_s, clock.now_ms() - began_ms, stays_out=stays_out)
         outbox.serve_all()
         if outbox.in_flight:
             outbox.wake()  # there may be reports of what the sender has handed over
@@ -345,7 +347,7 @@ class WaitingProducer(CProducer):
 
     # Its sender, and its end ------------------------------------------------------------------------------------------
 
-    def _tell_sender(self, work: "Callable[[Sender], None]", within_ms: int = PURGE_MS) -> bool:
+    def _kq_tell_sender(self, work: "Callable[[Sender], None]", within_ms: int = PURGE_MS) -> bool:
         """Have the sender do something before anything else that comes, and wait for that; whether it has.
 
         If it has not it does so later, still before all that comes after this call.
@@ -359,9 +361,9 @@ class WaitingProducer(CProducer):
             finally:
                 done.release()
 
-        outbox = self._outbox
+        outbox = self._kq_outbox
         if outbox.needs_help:
-            work(self._sender)
+            work(self._kq_sender)
             return True
         outbox.inbox.put(do)
         for _ in range(within_ms // SLICE_MS):
@@ -370,22 +372,22 @@ class WaitingProducer(CProducer):
             outbox.wake()  # it may have ended just now
         return False
 
-    def _stop_sender(self) -> None:
+    def _kq_stop_sender(self) -> None:
         """Wait until it has left librdkafka, which must not be closed under its hands."""
-        self._outbox.stops = True
-        self._outbox.inbox.put(None)
-        while self._outbox.is_running:
-            self._outbox.wait_for_news(0.01)
+        self._kq_outbox.stops = True
+        self._kq_outbox.inbox.put(None)
+        while self._kq_outbox.is_running:
+            self._kq_outbox.wait_for_news(0.01)
 
-    def _close_apart(self) -> bool:
+    def _kq_close_apart(self) -> bool:
         """Have librdkafka end, which waits for calls that are under way: one may be waiting for this.
 
         That is a `poll(0)` which a signal's handler has interrupted; nobody can tell.
         """
         end = None
-        if not self._outbox.needs_help:  # then no thread can be started
+        if not self._kq_outbox.needs_help:  # then no thread can be started
             with suppress(RuntimeError):
-                end = CallApart("kclient-quota close", self._inside, super().close)
+                end = CallApart("kclient-quota close", self._kq_inside, super().close)
         if end is None:
-            return bool(self._inside(super().close))
+            return bool(self._kq_inside(super().close))
         return end.wait(END_S) and bool(end.result())

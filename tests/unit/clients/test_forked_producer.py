@@ -28,7 +28,7 @@ def forked(**changes):
     parent = Producer(conf)
     if not conf.get("transactional.id"):
         parent.produce("t", b"the parent's")
-    parent._outbox.after_fork()
+    parent._kq_outbox.after_fork()
     return parent
 
 
@@ -57,7 +57,7 @@ def test_transactions_are_the_parents(door):
 def test_who_looks_at_it_does_not_wait_for_a_lock_that_a_thread_of_the_parents_held(door):
     """Such as an exporter of metrics in each of gunicorn's workers: nobody there would ever let go of the lock."""
     child = forked(**{"transactional.id": None})
-    locks = [child._hearing._lock, child._sender.lock]
+    locks = [child._kq_hearing._lock, child._kq_sender.lock]
     held, done = threading.Event(), threading.Event()
 
     def hold():

@@ -38,7 +38,7 @@ def made() -> Iterator[Make]:
 
 
 def pacer(producer: Producer, broker: int = 1) -> Any:
-    return producer._sender.core.brokers.get(broker).queue.pace._pacer
+    return producer._kq_sender.core.brokers.get(broker).queue.pace._pacer
 
 
 def test_a_producer_has_the_pace_of_the_user_that_it_logs_in_as(made: Make) -> None:
@@ -48,8 +48,8 @@ def test_a_producer_has_the_pace_of_the_user_that_it_logs_in_as(made: Make) -> N
     moving.set_sasl_credentials("u2", "secret")
     assert pacer(moving) is pacer(new) is not pacer(old)
     assert pacer(moving, 2) is pacer(new, 2) is not pacer(old, 2)
-    assert moving._sender.core.turns is new._sender.core.turns
-    assert moving._sender.lock is moving._sender.core.turns.lock
+    assert moving._kq_sender.core.turns is new._kq_sender.core.turns
+    assert moving._kq_sender.lock is moving._kq_sender.core.turns.lock
     moving.set_sasl_credentials("u1", "secret")
     assert pacer(moving) is pacer(old)
 
@@ -58,34 +58,34 @@ def test_what_it_hears_of_its_quota_leaves_the_others_alone(made: Make) -> None:
     moving, old, new = (made(Producer, user) for user in ("u1", "u1", "u2"))
     before = pacer(old).rate()
     moving.set_sasl_credentials("u2", "secret")
-    moving._hearing.on_limit(Limit(5_000.0, None, LimitSource.CLUSTER))
-    assert moving._tell_sender(lambda _sender: None)  # it has heard what came before this
+    moving._kq_hearing.on_limit(Limit(5_000.0, None, LimitSource.CLUSTER))
+    assert moving._kq_tell_sender(lambda _sender: None)  # it has heard what came before this
     assert pacer(new).limit == 5_000
     assert pacer(old).limit is None
     assert pacer(old).rate() == before
-    assert new._hearing.is_followed(Limit(5_000.0, None, LimitSource.CLUSTER))
+    assert new._kq_hearing.is_followed(Limit(5_000.0, None, LimitSource.CLUSTER))
 
 
 def test_a_consumer_shares_the_limit_of_the_user_that_it_logs_in_as(made: Make) -> None:
     moving, old, new = (made(Consumer, user) for user in ("u1", "u1", "u2"))
-    shared = [each._neighbours.shared for each in (moving, old, new)]
+    shared = [each._kq_neighbours.shared for each in (moving, old, new)]
     assert shared[0] is shared[1] is not shared[2]
-    assert moving._core._pacer._neighbours is moving._neighbours
+    assert moving._kq_core._pacer._neighbours is moving._kq_neighbours
     moving.set_sasl_credentials("u2", "secret")
-    assert moving._neighbours.shared is shared[2]
+    assert moving._kq_neighbours.shared is shared[2]
     moving.set_sasl_credentials("u2", "other")
-    assert moving._neighbours.shared is shared[2]
+    assert moving._kq_neighbours.shared is shared[2]
 
 
 def test_a_share_consumer_has_the_account_of_the_user_that_it_logs_in_as(made: Make) -> None:
     """What it has asked for before is answered where it was told of."""
     moving, old, new = (made(ShareConsumer, user) for user in ("u1", "u1", "u2"))
-    assert moving._pace is old._pace is not new._pace
+    assert moving._kq_pace is old._kq_pace is not new._kq_pace
     moving.subscribe(["t"])
     moving.poll(0.01)
-    assert old._pace.pacer._asking == 1
+    assert old._kq_pace.pacer._asking == 1
     moving.set_sasl_credentials("u2", "secret")
-    assert moving._pace is new._pace
-    assert (old._pace.pacer._asking, new._pace.pacer._asking) == (1, 0)
+    assert moving._kq_pace is new._kq_pace
+    assert (old._kq_pace.pacer._asking, new._kq_pace.pacer._asking) == (1, 0)
     moving.close()
-    assert (old._pace.pacer._asking, new._pace.pacer._asking) == (0, 0)
+    assert (old._kq_pace.pacer._asking, new._kq_pace.pacer._asking) == (0, 0)

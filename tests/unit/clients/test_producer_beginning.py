@@ -117,6 +117,6 @@ def test_a_look_asks_nobody():
 
 def test_messages_go_straight_after_the_first():
     producer = Watched()
-    assert producer._outbox.is_watched
+    assert producer._kq_outbox.is_watched
     producer.produce("orders", b"x")
-    assert not producer._outbox.is_watched
+    assert not producer._kq_outbox.is_watched

@@ -26,10 +26,10 @@ def producer(monkeypatch: pytest.MonkeyPatch) -> Producer:
     made = Producer(CONF)
     monkeypatch.setattr(waiting, "SLICE_MS", 10)
     monkeypatch.setattr(transacting, "PURGE_MS", 30)
-    made._transaction.timeout_ms = 50
-    made._outbox.is_running = True
-    made._outbox.has_no_thread = False
-    made._transaction.on(Event.BEGIN, 0)
+    made._kq_transaction.timeout_ms = 50
+    made._kq_outbox.is_running = True
+    made._kq_outbox.has_no_thread = False
+    made._kq_transaction.on(Event.BEGIN, 0)
     return made
 
 
@@ -39,6 +39,6 @@ def test_a_transaction_is_not_aborted_before_its_messages_are_dropped(producer: 
         with pytest.raises(KafkaException, match=r"abort_transaction: something holds up .* try again") as caught:
             producer.abort_transaction(timeout)
         assert caught.value.args[0].retriable()
-    assert producer._transaction.is_open
-    assert producer._transaction.ended is None
-    producer._outbox.is_running = False
+    assert producer._kq_transaction.is_open
+    assert producer._kq_transaction.ended is None
+    producer._kq_outbox.is_running = False

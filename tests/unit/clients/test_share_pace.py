@@ -61,10 +61,10 @@ def rate(consumer: ShareConsumer) -> float:
 def test_whoever_a_broker_counts_together_shares_a_pace(made: Callable[..., ShareConsumer]) -> None:
     one, same = (made(consumer_byte_rate=10_000) for _ in range(2))
     other = made(consumer_byte_rate=5_000_000)
-    assert one._pace is same._pace
+    assert one._kq_pace is same._kq_pace
     assert [rate(each) for each in (one, same, other)] == [10_000, 10_000, 5_000_000]
     users = [made(consumer_byte_rate=10_000, quota__user=user) for user in ("u1", "u2")]
-    assert users[0]._pace is not users[1]._pace
+    assert users[0]._kq_pace is not users[1]._kq_pace
 
 
 @pytest.mark.parametrize("now", [2_000_000.0, 5_000.0], ids=["raised", "lowered"])
@@ -73,10 +73,10 @@ def test_whoever_comes_brings_the_limit_of_now(made: Callable[..., ShareConsumer
     first = made(client__quota__callback__class=cluster)
     cluster.rate = now
     second = made(client__quota__callback__class=cluster)
-    assert first._pace is second._pace
+    assert first._kq_pace is second._kq_pace
     assert rate(first) == rate(second) == now
     first.close()
-    second._on_limit(second._limit)
+    second._kq_on_limit(second._kq_limit)
     assert rate(second) == now
 
 

@@ -149,11 +149,11 @@ def test_offsets_are_waited_for_as_long_as_the_caller_says_however_long_ago_it_w
     waited = []
     for after_ms in (most_ms - 100, most_ms + GRACE_MS + 1_000):
         clock = ManualClock()
-        producer: Any = type("P", (), {"_clock": clock, "_heartbeat": None, "_sending_offsets": None})()
-        producer._transaction = Transaction(CONF)
-        producer._transaction.on(Event.BEGIN, clock.now_ms())
+        producer: Any = type("P", (), {"_kq_clock": clock, "_kq_heartbeat": None, "_kq_sending_offsets": None})()
+        producer._kq_transaction = Transaction(CONF)
+        producer._kq_transaction.on(Event.BEGIN, clock.now_ms())
         clock.sleep_ms(61_000)
         deadline_ms = None if timeout_ms is None else clock.now_ms() + timeout_ms
         coordinator: Any = Coordinator(clock, after_ms)
-        waited.append(TransactingProducer._await_offsets(producer, deadline_ms, coordinator))
+        waited.append(TransactingProducer._kq_await_offsets(producer, deadline_ms, coordinator))
     assert waited == [True, False]
