@@ -18,10 +18,10 @@ _ROOMS = {
 # What a producer's own sender calls: Python has no name for that, and applications have no use for it.
 _OF_ITS_SENDER = {
     "ask_librdkafka",
-    "begun",
+    "begun_with_librdkafka",
     "flush_librdkafka",
     "hand_to_librdkafka",
-    "hasten",
+    "hasten_librdkafka",
     "serve_librdkafka",
     "with_librdkafka",
 }
