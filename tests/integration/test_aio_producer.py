@@ -346,7 +346,7 @@ async def test_a_transaction_that_would_time_out_is_aborted_within_an_await_of_t
 
 async def begin_in_vain(producer: AIOProducer) -> None:
     """The broker throttles for longer than another transaction may take."""
-    producer._kq_max_block_ms = 300
+    producer._max_block_ms = 300
     begin = time.monotonic()
     with pytest.raises(QuotaThrottledError, match="would have to be aborted"):
         await producer.begin_transaction()
