@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import repeat, starmap
 from operator import call
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from confluent_kafka import KafkaError, Message
 
@@ -115,17 +115,15 @@ class Inbox:
             self.bell.wait(timeout_s)
 
 
-def _followed(name: str) -> Any:
-    """What a caller's flags depend on, which follow."""
+def _barred(bar: str, *doors: str, when: bool) -> Any:
+    """Whether something bars doors when it is, or is not, so: each step is one call of C's."""
 
     def get(outbox: "Outbox") -> bool:
-        return cast("bool", getattr(outbox, name))
+        return (bar in getattr(outbox, doors[0])) is when
 
     def put(outbox: "Outbox", it: bool) -> None:
-        with outbox.lock:
-            setattr(outbox, name, it)
-            outbox.goes_straight = outbox._is_open and not outbox._is_watched  # noqa: SLF001 - its own
-            outbox.may_hand_over = outbox._is_spare and not outbox._is_watched  # noqa: SLF001 - its own
+        for door in doors:
+            (set.add if it is when else set.discard)(getattr(outbox, door), bar)
 
     return property(get, put)
 
@@ -148,8 +146,9 @@ class Outbox:
         is_spare: whether most of a large quota is not used: callers hand messages to librdkafka themselves, as long as
             `spare` is above 0.
         spare: bytes that they may; several of them may each take from it what was left for the others.
-        goes_straight: open, and not watched: to look at more than this would be a good part of a call.
-        may_hand_over: spare, and not watched.
+        bars: why none goes straight; empty where it is open, and not watched. To look at more would be a good part of
+            a call, and of what is changed in one step no interrupt, nor another thread, sees half.
+        spare_bars: why none is handed over of what is to spare; empty where there is some, and it is not watched.
         polls_straight: whether nobody stands before librdkafka's own `poll()`.
         is_mixed: librdkafka may have messages that it was given by callers: it calls their callbacks itself, so it is
             served in the application's own calls only.
@@ -170,15 +169,15 @@ class Outbox:
         calling: threads that are in a callback of the application's; True for those inside librdkafka, too.
     """
 
-    is_open: bool = _followed("_is_open")
-    is_watched: bool = _followed("_is_watched")
-    is_spare: bool = _followed("_is_spare")
+    is_open: bool = _barred("limit", "bars", when=False)
+    is_spare: bool = _barred("use", "spare_bars", when=False)
+    is_watched: bool = _barred("watcher", "bars", "spare_bars", when=True)
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self._is_open, self._is_watched, self._is_spare = False, True, False
+        self.bars, self.spare_bars = {"limit", "watcher"}, {"use", "watcher"}
         self.spare = 0.0
-        self.goes_straight = self.may_hand_over = self.polls_straight = False
+        self.polls_straight = False
         self.inbox = Inbox()
         self.notices: deque[Callable[[Any, int], object]] = deque(maxlen=MOST_NOTICES)
         self.reports: deque[Report] = deque()
@@ -218,7 +217,7 @@ class Outbox:
             # Decided here, and not only where the caller has looked: what he produces next would overtake this one.
             if self.is_open or self.has_spare:
                 return False
-            self.is_spare = False
+            self.spare_bars.add("use")
             self.accepted += 1
             self.inbox.items.append(message)  # a call of C: an interrupt comes before both lines, or after them
         self.inbox.bell.ring()
@@ -244,7 +243,7 @@ class Outbox:
     @property
     def has_spare(self) -> bool:
         """Whether callers may hand messages over themselves."""
-        return self._is_spare and self.spare > 0
+        return self.is_spare and self.spare > 0
 
     def spend(self, raw_bytes: int) -> None:
         """A caller has handed a message over himself."""

@@ -127,13 +127,13 @@ class PacedProducer(TakingProducer, TelemetryMethods):
         """
         callback = on_delivery if callback is None else callback
         outbox = self._kq_outbox
-        if outbox.goes_straight:
+        if not outbox.bars:
             if headers is None and timestamp is NOW:  # to parse four arguments more is a tenth of a call
                 PRODUCE_IN_C(self, topic, value, key, partition, callback)
             else:
                 PRODUCE_IN_C(self, topic, value, key, partition, callback, None, timestamp, headers)
             return
-        if outbox.may_hand_over and outbox.spare > 0:
+        if not outbox.spare_bars and outbox.spare > 0:
             try:
                 if headers is None and timestamp is NOW:
                     PRODUCE_IN_C(self, topic, value, key, partition, callback)
@@ -203,7 +203,7 @@ class PacedProducer(TakingProducer, TelemetryMethods):
         """
         outbox = self._kq_outbox
         # For a poll(0) after every message, to look at more would be most of its cost.
-        is_free = outbox.goes_straight or (outbox.may_hand_over and not outbox.in_flight)
+        is_free = not outbox.bars or not (outbox.spare_bars or outbox.in_flight)
         is_direct = is_free and type(timeout) is int and not timeout
         if not is_direct:
             timeout = seconds(timeout)

@@ -8,6 +8,8 @@ comes between two of its lines. The application's callbacks it puts into the out
 import logging
 import threading
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
@@ -37,6 +39,8 @@ POLL_MS: Final = 10
 """Longest poll while messages are on their way: how soon a new one is noticed."""
 IDLE_MS: Final = 500
 """How long to sleep when there is nothing to do: how soon a producer that is gone is noticed."""
+LONGEST_LOCK_S: Final = 0.05
+"""For how long a caller is waited for that is putting in a message, which takes a microsecond."""
 FULL_MS: Final = 10
 """When to try again after librdkafka's queue was full."""
 
@@ -143,10 +147,25 @@ class Sender:
             self.hear(now_ms)
         if self.core.is_limited(now_ms) or self._came or not self.core.is_empty:
             return False
-        with outbox.lock:
-            outbox.is_open = outbox.inbox.empty() and not outbox.notices
+        with self._alone() as is_alone:
+            outbox.is_open = is_alone and outbox.inbox.empty() and not outbox.notices
             outbox.is_mixed |= outbox.is_open
+            if outbox.notices:  # just now, by somebody who did not see it open
+                outbox.is_open = False
             return outbox.is_open
+
+    @contextmanager
+    def _alone(self) -> Iterator[bool]:
+        """Whether no caller puts in a message meanwhile.
+
+        One may be held up just there: by a signal's handler, which flushes, and so waits for this sender.
+        """
+        is_alone = self.outbox.lock.acquire(timeout=LONGEST_LOCK_S)
+        try:
+            yield is_alone
+        finally:
+            if is_alone:
+                self.outbox.lock.release()
 
     def _poll(self, producer: "Producer", wait_ms: float) -> bool:
         """Serve librdkafka's events; whether there is nothing to wait for but a caller."""
@@ -173,7 +192,7 @@ class Sender:
         if self.core.is_spare_due or (self.core.is_free and not self.outbox.is_open):
             # Callers who never pause would keep the inbox filled: for once they wait until it has been emptied. They
             # do not wait for the cluster's answer about a new topic: that is asked for in the next step.
-            with self.outbox.lock:
+            with self._alone():
                 self._empty_inbox()
                 if all(self._has_route(item) for item in self._came):
                     wait_ms = self._pass_on(producer)
@@ -223,8 +242,8 @@ class Sender:
         outbox.free_bytes = {
             lane: 0 if outbox.notices else core.free_bytes(now_ms, lane) for lane in self.metrics.lanes
         }
-        with outbox.lock:
-            is_at_work = outbox.is_running and not outbox.is_closed
+        with self._alone() as is_alone:
+            is_at_work = is_alone and outbox.is_running and not outbox.is_closed
             if is_at_work and len(self.metrics.lanes) == 1 and not self._transaction.possible:
                 may = outbox.inbox.empty() and not (self._came or outbox.notices)
                 left = outbox.spare
