@@ -7,6 +7,7 @@ import pickle
 import pydoc
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import confluent_kafka
@@ -256,6 +257,40 @@ def test_a_subclass_has_names_of_its_own_whether_a_quota_applies_or_not(
             consumer._receive()
         consumer.commit(asynchronous=False)
     assert sorted(int(value or b"") for value in consumer._received) == list(range(20))
+
+
+@pytest.mark.parametrize("name", ["Producer", "Consumer", "ShareConsumer"])
+def test_a_subclass_notes_what_is_set_before_it_calls_init(name: str) -> None:
+    for cls in classes(name):
+
+        class Noting(cls):  # type: ignore[misc, valid-type]
+            def __init__(self, conf: dict[str, Any]) -> None:
+                self.__dict__["noted"] = []
+                super().__init__(conf)
+
+            def __setattr__(self, name: str, value: object) -> None:
+                self.noted.append(name)
+                super().__setattr__(name, value)
+
+        client = Noting(conf_of(name))
+        client.mine = 1
+        assert client.noted[-1] == "mine"
+        client.close()
+
+
+@pytest.mark.parametrize("name", [*NAMES, "ShareConsumer"])
+def test_a_subclass_may_be_a_dataclass_which_has_no_hash(name: str) -> None:
+    for cls in classes(name):
+
+        @dataclass
+        class Mine(cls):  # type: ignore[misc, valid-type]
+            topic: str
+            conf: dict[str, Any]
+
+            def __post_init__(self) -> None:
+                super().__init__(self.conf)
+
+        Mine("t", conf_of(name)).close()
 
 
 # What serializes --------------------------------------------------------------------------------------------------

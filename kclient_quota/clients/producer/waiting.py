@@ -73,7 +73,7 @@ class WaitingProducer(CProducer):
     def __new__(cls, *_args: Any, **_kwargs: Any) -> "Self":
         """An object that is as good as closed until `__init__()` is called, which a subclass may forget."""
         made = super().__new__(cls)
-        made._kq_outbox = _unmade()
+        object.__setattr__(made, "_kq_outbox", _unmade())  # a subclass's own may need what is not there yet
         return made
 
     # What the sender calls ----------------------------------------------------------------------------------------
