@@ -42,6 +42,9 @@ AMPLE: Final = 2.0
 """What is learnt may grow: fetches of one batch must do for so many times as much before sizes are changed to that."""
 PATIENCE: Final = 8
 """Statistics in a row that must say so: two seconds, longer than what was prefetched at first takes to come."""
+TELLING: Final = 20
+"""Statistics that must tell of a way before it is taken to be longer: five seconds of them. Time would not do: who has
+worked for six seconds between two polls has one that stands for all of it, with one round trip in it."""
 
 
 class Distance:
@@ -53,23 +56,22 @@ class Distance:
 
     def __init__(self) -> None:
         self.ms = self._lately_ms = inf
-        self._looked_ms = 0
+        self._looks = 0
 
-    def see(self, shortest_ms: float, elapsed_ms: int, *, is_behind: bool) -> None:
+    def see(self, shortest_ms: float, *, tells: bool) -> None:
         """Learn from statistics.
 
         Args:
             shortest_ms: the shortest round trip since the last ones.
-            elapsed_ms: how long that is ago.
-            is_behind: whether the broker answers at once. Where it has nothing, fetches wait for messages, and what
+            tells: whether the broker has answered at once. Where it has nothing, fetches wait for messages, and what
                 they took says at most how far it is.
         """
-        if is_behind:
+        if tells:
             self._lately_ms = min(self._lately_ms, shortest_ms)
-            self._looked_ms += elapsed_ms
+            self._looks += 1
         self.ms = min(self.ms, shortest_ms)
-        if self._looked_ms >= STAY_MS:
-            self.ms, self._lately_ms, self._looked_ms = self._lately_ms, inf, 0
+        if self._looks == TELLING:
+            self.ms, self._lately_ms, self._looks = self._lately_ms, inf, 0
 
 
 class Sizing:
@@ -88,6 +90,7 @@ class Sizing:
         self._stays_until_ms = now_ms
         self._round_trip_ms = float(ROUND_TRIP_MS)
         self._distances: defaultdict[int, Distance] = defaultdict(Distance)  # of each broker
+        self._next: dict[tuple[str, str], int] = {}  # the offset to fetch next by partition, at the last statistics
         self._totals: dict[int, tuple[int, int]] = {}  # bytes and responses by broker, at the last statistics
         self._bytes = self._batches = 0.0  # received lately, one batch in each response
         self._looks = 0
@@ -110,7 +113,7 @@ class Sizing:
         """
         fetched_from = Counter(seen.leaders.values())
         self._partitions = max(fetched_from.values(), default=1)
-        self._measure(statistics, elapsed_ms)
+        self._measure(statistics)
         known = [self._distances[node].ms for node in fetched_from if node in self._distances]
         if known:
             self._round_trip_ms = max(known)
@@ -128,19 +131,33 @@ class Sizing:
             self._received_per_s = received * 1000.0 / elapsed_ms
             self._responses_per_s = responses * 1000.0 / elapsed_ms
 
-    def _measure(self, statistics: Mapping[str, Any], elapsed_ms: int) -> None:
+    def _measure(self, statistics: Mapping[str, Any]) -> None:
         """Learn how far each broker is: one that has not answered since the last statistics is as far as before.
 
         Of a broker that has no messages the shortest is what was asked when it was connected to, so it counts before
         anything is fetched from it, too. Larger fetches take longer to come the larger they are, so only those of one
-        batch tell that a broker is farther away than it was.
+        batch tell that a broker is farther away than it was; and one that throttles does not read what it is asked.
         """
-        behind = _behind(statistics) if self.sizes.fetch_bytes == ONE_BATCH else ()
+        at_once = self._answering(statistics)
         for broker in statistics.get("brokers", {}).values():
             shortest_us = broker.get("rtt", {}).get("min", 0)
             if shortest_us > 0:
-                node = broker["nodeid"]
-                self._distances[node].see(shortest_us / 1000, elapsed_ms, is_behind=node in behind)
+                node, throttles = broker["nodeid"], broker.get("throttle", {}).get("max", 0)
+                tells = node in at_once and not throttles and self.sizes.fetch_bytes == ONE_BATCH
+                self._distances[node].see(shortest_us / 1000, tells=tells)
+
+    def _answering(self, statistics: Mapping[str, Any]) -> set[int]:
+        """Brokers that have answered at once: of a partition that they have given of they have more.
+
+        They may have of one that is paused, too, while what is fetched beside it waits for messages.
+        """
+        before, self._next, found = self._next, {}, set()
+        for topic, told in statistics.get("topics", {}).items():
+            for number, partition in told["partitions"].items():
+                offset = self._next[topic, number] = partition.get("next_offset", -1)
+                if 0 <= before.get((topic, number), -1) < offset < _end(partition):
+                    found.add(partition["broker"])
+        return found
 
     def _look_at(self, nbytes: int, responses: int) -> None:
         """Learn how large batches are, of so many bytes in so many responses of one broker."""
@@ -205,16 +222,6 @@ class Sizing:
         if batch_bytes == inf or one_will_do(rate, self._round_trip_ms, batch_bytes, **many):
             return replace(sizes, fetch_bytes=ONE_BATCH)
         return sizes
-
-
-def _behind(statistics: Mapping[str, Any]) -> set[int]:
-    """Brokers that have more messages than the consumer has fetched, and so answer a fetch at once."""
-    return {
-        partition["broker"]
-        for topic in statistics.get("topics", {}).values()
-        for partition in topic["partitions"].values()
-        if partition["fetch_state"] == "active" and partition.get("next_offset", 0) < _end(partition)
-    }
 
 
 def _end(partition: Mapping[str, Any]) -> int:

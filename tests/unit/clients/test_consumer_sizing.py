@@ -28,18 +28,25 @@ class Reader:
         self.sizing = Sizing(sizes, 0)
         self.statistics = statistics
         self.now_ms = 0
-        self.total = self.responses = 0
+        self.total = self.responses = self.offset = 0
         self.partitions = 1
         self.paces: dict[int, Any] = {1: BrokerPace(QUOTA, FetchWindow(), 0)}
 
     def look(self, *batches: float) -> None:
-        self.now_ms += 250
+        self.elapse(250, *batches)
+
+    def elapse(self, elapsed_ms: int, *batches: float) -> None:
+        self.now_ms += elapsed_ms
         for batch in batches:
             self.total += round(batch) + FRAMING + PARTITION * self.partitions
             self.responses += 1
+            self.offset += 1
+        for partition in self.statistics.get("topics", {}).get("t", {"partitions": {}})["partitions"].values():
+            partition["next_offset"] = 0 if partition.get("is_paused") else self.offset
+            partition["hi_offset"] = self.offset + partition["more"]
         leaders = {("t", each): 1 for each in range(self.partitions)}
         seen = FetchStatistics(self.now_ms, 0, 0, {1: (self.total, self.responses)}, leaders)
-        self.sizing.look(self.statistics, seen, 250)
+        self.sizing.look(self.statistics, seen, elapsed_ms)
 
     def other(self, limit: Limit = LIMIT) -> Any:
         wanted = self.sizing.other(limit, self.paces.values(), self.now_ms)
@@ -203,12 +210,14 @@ def test_who_has_learnt_a_limit_fetches_full_batches_of_many_partitions_one_by_o
     assert reader.sizing.sizes.fetch_bytes == ONE_BATCH
 
 
-def at(shortest_ms: float, *, behind: bool = True, stable: int = -1) -> dict[str, Any]:
+ACTIVE: dict[str, Any] = {"broker": 1, "fetch_state": "active", "ls_offset": -1}
+
+
+def at(shortest_ms: float, *, more: int = 10, **of_partition: Any) -> dict[str, Any]:
     """Statistics of a broker so far away, which has more messages than were fetched, or has not."""
-    partition = {"broker": 1, "fetch_state": "active", "next_offset": 10, "hi_offset": 20 if behind else 10}
     return {
         "brokers": {"one": {"nodeid": 1, "rtt": {"min": shortest_ms * 1_000}}},
-        "topics": {"t": {"partitions": {"0": {**partition, "ls_offset": stable}}}},
+        "topics": {"t": {"partitions": {"0": {**ACTIVE, "more": more, **of_partition}}}},
     }
 
 
@@ -233,7 +242,16 @@ def test_a_broker_that_has_become_farther_away_is_fetched_from_several_batches_a
     assert wanted.fetch_bytes == ONE_BATCH, "it is near again"
 
 
-@pytest.mark.parametrize("statistics", [at(500, behind=False), at(500, stable=10)], ids=["its end", "a transaction"])
+@pytest.mark.parametrize(
+    "statistics",
+    [
+        at(500, more=0),
+        at(500, ls_offset=10),
+        at(500, is_paused=True),
+        {**at(500), "brokers": {"one": {"nodeid": 1, "rtt": {"min": 500_000}, "throttle": {"max": 900}}}},
+    ],
+    ids=["its end", "a transaction", "what is paused", "its throttle"],
+)
 def test_what_waits_for_messages_says_nothing_of_the_distance(statistics: dict[str, Any]) -> None:
     reader = Reader(sizes_for(QUOTA), at(2))
     for _ in range(10 * SECOND):
@@ -242,3 +260,18 @@ def test_what_waits_for_messages_says_nothing_of_the_distance(statistics: dict[s
     for _ in range(60 * SECOND):
         reader.look(16_000)
         assert reader.other() is None
+
+
+def test_one_round_trip_of_a_consumer_that_is_polled_seldom_says_nothing_of_the_distance() -> None:
+    """Every six seconds its fetches were made 25 times as large, and five seconds later small again."""
+    reader = Reader(sizes_for(QUOTA), at(2))
+    for _ in range(10 * SECOND):
+        reader.look(*[16_000] * 3)
+    for _ in range(5):
+        reader.statistics = at(500)
+        reader.elapse(6_000, 16_000)
+        assert reader.other() is None
+        reader.statistics = at(2)
+        for _ in range(2):
+            reader.look(*[16_000] * 3)
+            assert reader.other() is None
