@@ -218,6 +218,8 @@ class Outbox:
             if self.is_open or self.has_spare:
                 return False
             self.spare_bars.add("use")
+            if self.is_closed and self.stops:  # a signal's handler has closed it since the first line; none comes below
+                raise RuntimeError("Producer has been closed")
             self.accepted += 1
             self.inbox.items.append(message)  # a call of C: an interrupt comes before both lines, or after them
         self.inbox.bell.ring()
