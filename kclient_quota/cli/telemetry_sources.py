@@ -140,14 +140,15 @@ def subscribed(
 
     # telemetry is switched off, or it would receive what it pushes about receiving
     own = {"enable.metrics.push": False, "enable.partition.eof": True, "logger": _librdkafka_logger()}
-    whole_conf = {**configuration(options), **own, **conf}
-    consumer = Consumer(whole_conf)
+    consumer = Consumer({**configuration(options), **own, **conf})
     joined = threading.Event()
     try:
         problem = _asked(consumer, options, stopped)
         if problem is not None and problem.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
             warn(f"there is no topic {options.from_topic} yet; waiting for it")
             joined.set()
+        elif new_at_end and not stopped():
+            _begin_new_at_end(consumer, options.from_topic, options.timeout)
 
         def revoked(_consumer: "Consumer", partitions: "list[TopicPartition]") -> None:
             joined.clear()
@@ -159,34 +160,39 @@ def subscribed(
             for receiver in receivers:
                 receiver.forget(partitions)
 
-        def assigned(_consumer: "Consumer", partitions: "list[TopicPartition]") -> None:
-            joined.set()
-            if new_at_end:
-                _begin_new_at_end(consumer, partitions, whole_conf, options.timeout)
-
-        consumer.subscribe([options.from_topic], on_assign=assigned, on_revoke=revoked, on_lost=lost)
+        consumer.subscribe([options.from_topic], on_assign=lambda *_: joined.set(), on_revoke=revoked, on_lost=lost)
     except BaseException:
         consumer.close()
         raise
     return consumer, joined.is_set
 
 
-def _begin_new_at_end(
-    consumer: "Consumer", partitions: "list[TopicPartition]", conf: dict[str, Any], timeout_s: float
-) -> None:
-    from kclient_quota.clients import OFFSET_END, KafkaException, TopicPartition  # noqa: PLC0415 - as above
+def _begin_new_at_end(consumer: "Consumer", topic: str, timeout_s: float) -> None:
+    """Have a group that has read nothing of the topic begin at its end, and note that in the group.
+
+    Whoever joins it finds the place, however little has come until then; and a partition without one is a new one, to
+    be read from its beginning. It is noted before anybody joins: two who begin at once note the same.
+    """
+    from kclient_quota.clients import KafkaError, KafkaException  # noqa: PLC0415 - as above
 
     try:
-        known = consumer.committed([TopicPartition(part.topic, part.partition) for part in partitions], timeout_s)
+        _note_ends_of_new(consumer, topic, timeout_s)
     except KafkaException as error:
-        warn(f"where the group has read to is not known, all that is there is read where it has not: {error}")
-        return
+        if error.args[0].code() != KafkaError.UNKNOWN_MEMBER_ID:  # the group has members, so it has begun
+            warn(f"where the group has read to is not known, all that is there is read where it has not: {error}")
+
+
+def _note_ends_of_new(consumer: "Consumer", topic: str, timeout_s: float) -> None:
+    from kclient_quota.clients import OFFSET_END, KafkaException, TopicPartition  # noqa: PLC0415 - as above
+
+    numbers = consumer.list_topics(topic, timeout_s).topics[topic].partitions
+    known = consumer.committed([TopicPartition(topic, number) for number in numbers], timeout_s)
     for part in known:
-        if part.offset < 0:
-            part.offset = OFFSET_END
-    strategy = str(conf.get("partition.assignment.strategy", ""))
-    is_cooperative = conf.get("group.protocol") == "consumer" or strategy.startswith("cooperative")
-    (consumer.incremental_assign if is_cooperative else consumer.assign)(known)
+        if part.error is not None:
+            raise KafkaException(part.error)
+    if all(part.offset < 0 for part in known):
+        ends = consumer.offsets_for_times([TopicPartition(topic, number, OFFSET_END) for number in numbers], timeout_s)
+        consumer.commit(offsets=ends, asynchronous=False)
 
 
 def _librdkafka_logger() -> "Logger":

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import confluent_kafka
 import pytest
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, NewPartitions
 from kclient_telemetry.otlp import parse, with_resource_attributes
 from kclient_telemetry.receiver import files
 
@@ -34,16 +34,23 @@ def cluster():
         yield running
 
 
-def produce(cluster, clients):
+def produce(cluster, clients, topic="telemetry", partition=0):
     producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap_servers})
     for number in clients:
-        producer.produce("telemetry", with_resource_attributes(PAYLOAD, {"client_id": f"c{number}"}, parse(PAYLOAD)))
+        push = with_resource_attributes(PAYLOAD, {"client_id": f"c{number}"}, parse(PAYLOAD))
+        producer.produce(topic, push, partition=partition)
     assert producer.flush(60) == 0
 
 
 def words(cluster, *more):
     where = ["--bootstrap-server", cluster.bootstrap_servers, "--from-topic", "telemetry", "--from-beginning"]
     return ["receive", *where, *map(str, more)]
+
+
+def words_of_a_new_group(cluster, *more):
+    asked = words(cluster, "--group", "new", *more)
+    asked.remove("--from-beginning")
+    return asked
 
 
 def started(cluster, *more):
@@ -210,9 +217,7 @@ def test_what_is_still_there_of_what_it_has_missed_is_read(cluster, protocol, tm
 
 def test_a_new_group_begins_at_the_end(cluster, protocol, tmp_path):
     folder = tmp_path / "pushes"
-    asked = words(cluster, "--jsonl", folder, "--group", "new", *protocol)
-    asked.remove("--from-beginning")
-    with run_apart(asked) as process:
+    with run_apart(words_of_a_new_group(cluster, "--jsonl", folder, *protocol)) as process:
         numbers = count(100)
         soon(lambda: produce(cluster, [next(numbers)]) or any(file.stat().st_size for file in folder.glob("*")))
         process.send_signal(signal.SIGINT)
@@ -220,6 +225,41 @@ def test_a_new_group_begins_at_the_end(cluster, protocol, tmp_path):
     assert process.returncode == 0, errors
     assert clients_in(folder)
     assert not clients_in(folder) & EVERYBODY
+
+
+def test_a_new_group_goes_on_where_it_has_begun(cluster, protocol, tmp_path):
+    """Nothing has come since, so that nothing was read that could be committed."""
+    ends = [*protocol, "--idle-exit", "1.5", "--jsonl"]
+    assert main(words_of_a_new_group(cluster, *ends, tmp_path / "before")) == 0
+    produce(cluster, range(100, 110))
+    assert main(words_of_a_new_group(cluster, *ends, tmp_path / "after")) == 0
+    assert not clients_in(tmp_path / "before")
+    assert clients_in(tmp_path / "after") == {f"c{number}" for number in range(100, 110)}
+
+
+def test_partitions_that_come_later_are_read_from_their_beginning(cluster, protocol, tmp_path):
+    ends = [*protocol, "--idle-exit", "1.5", "--jsonl"]
+    assert main(words_of_a_new_group(cluster, *ends, tmp_path / "before")) == 0
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    (made,) = admin.create_partitions([NewPartitions("telemetry", 2)]).values()
+    made.result(30)
+    produce(cluster, range(100, 110), partition=1)
+    assert main(words_of_a_new_group(cluster, *ends, tmp_path / "after")) == 0
+    assert clients_in(tmp_path / "after") == {f"c{number}" for number in range(100, 110)}
+
+
+def test_a_topic_that_is_made_later_is_read_from_its_beginning(cluster, protocol, tmp_path):
+    folder = tmp_path / "pushes"
+    quick = tmp_path / "quick.properties"
+    quick.write_text(protocol[1].read_text() + "topic.metadata.refresh.interval.ms=4000\n")
+    asked = words_of_a_new_group(cluster, "--jsonl", folder, "--idle-exit", "12", "--command-config", quick)
+    asked[asked.index("telemetry")] = "later"
+    with run_apart(asked) as process:
+        assert "no topic later yet" in process.stderr.readline()
+        produce(cluster, range(10), topic="later")
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    assert clients_in(folder) == {f"c{number}" for number in range(10)}
 
 
 class FullDisk:
