@@ -7,6 +7,7 @@ import confluent_kafka
 import pytest
 
 from kclient_quota.broker import EmbeddedBroker
+from kclient_quota.broker.security.scram_server import ScramError, ScramServer
 from tests.measured.scenes import named
 
 
@@ -41,3 +42,15 @@ def test_a_fetch_is_held_up_for_a_window_to_the_tenth_of_a_second(cluster: Any) 
         consumer.poll(0.2)
     consumer.close()
     assert heard[1] == pytest.approx(10, abs=0.1)
+
+
+@pytest.mark.parametrize("token", [b"n,,n=" + b"a" * 500_000, b"n,a=" + b"a" * 500_000, b"n,,n=" + b"=2C" * 160_000])
+def test_what_a_stranger_logs_in_with_holds_up_nobody(token: bytes) -> None:
+    took_ms = []
+    for _ in range(5):
+        server = ScramServer("SCRAM-SHA-256", lambda _: None, "nonce")
+        begin = time.thread_time()
+        with pytest.raises(ScramError):
+            server.first(token)
+        took_ms.append((time.thread_time() - begin) * 1000)
+    assert min(took_ms) <= 25

@@ -12,12 +12,13 @@ from collections.abc import Callable
 
 from kclient_quota.broker.security.scram_credentials import ScramCredential, algorithm_of
 
-# ASCII but for commas, which part the fields, and in names `=`, which begins an escaped character
-_NAME = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
-_VALUE = r"[\x01-\x2b\x2d-\x7f]+"
-_NONCE = r"[\x21-\x2b\x2d-\x7e]+"
-_BASE64 = r"(?:[a-zA-Z0-9/+]{4})*(?:[a-zA-Z0-9/+]{3}=|[a-zA-Z0-9/+]{2}==)?"
-_EXTENSIONS = rf"(?:,[A-Za-z]+={_VALUE})*"
+# ASCII but for commas, which part the fields, and in names `=`, which begins an escaped character. Possessive (`++`):
+# nothing is tried twice of half a megabyte, which is as much as a stranger may send.
+_NAME = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]++|=2C|=3D)++"
+_VALUE = r"[\x01-\x2b\x2d-\x7f]++"
+_NONCE = r"[\x21-\x2b\x2d-\x7e]++"
+_BASE64 = r"(?:[a-zA-Z0-9/+]{4})*+(?:[a-zA-Z0-9/+]{3}=|[a-zA-Z0-9/+]{2}==)?"
+_EXTENSIONS = rf"(?:,[A-Za-z]++={_VALUE})*"
 _CLIENT_FIRST = re.compile(
     rf"n,(?:a=(?P<authorization_id>{_NAME}))?,(?:m={_VALUE},)?(?P<bare>n=(?P<name>{_NAME}),r=(?P<nonce>{_NONCE}){_EXTENSIONS})"
 )
