@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kclient_quota.broker import EmbeddedBroker
+from kclient_quota import broker
 from kclient_quota.testing.apache import ApacheKafka, apache_kafka_unavailable_reason
 from tests.required import require_apache_kafka
 from tests.suite.measuring import Measuring
@@ -115,7 +115,8 @@ def cluster(request: pytest.FixtureRequest, broker_kind: str) -> Iterator[Any]:
     if broker_kind == "apache-kafka":
         yield request.getfixturevalue("apache_kafka")
         return
-    with EmbeddedBroker() as own:
+    # loaded by whoever asks for it: half a second for each process of a run, and of those that tests begin
+    with broker.EmbeddedBroker() as own:
         yield own
 
 
@@ -125,5 +126,5 @@ def three_brokers(request: pytest.FixtureRequest, broker_kind: str) -> Iterator[
     if broker_kind == "apache-kafka":
         yield request.getfixturevalue("three_apache_brokers")
         return
-    with EmbeddedBroker(brokers=3) as own:
+    with broker.EmbeddedBroker(brokers=3) as own:
         yield own

@@ -8,13 +8,13 @@ from multiprocessing import get_context, parent_process
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 
-from kclient_quota.broker import EmbeddedBroker
+from kclient_quota import broker
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_here: list[EmbeddedBroker] = []
-"""What the process of a `Hosted` has."""
+_here: list[Any] = []
+"""The embedded broker that the process of a `Hosted` has; whoever only collects tests loads none."""
 
 
 def in_another_process(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -65,7 +65,7 @@ def _process() -> ProcessPoolExecutor:
 
 def _begin(brokers: int) -> str:
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    _here.append(EmbeddedBroker(brokers=brokers).__enter__())
+    _here.append(broker.EmbeddedBroker(brokers=brokers).__enter__())
     return _here[0].bootstrap_servers
 
 
