@@ -44,7 +44,13 @@ class Seen:
 
 
 def play(
-    cluster: Any, proxies: Proxies, fault: Fault, *, idempotent: bool, kinds: Sequence[str] = ("ours", "plain")
+    cluster: Any,
+    proxies: Proxies,
+    fault: Fault,
+    *,
+    idempotent: bool,
+    kinds: Sequence[str] = ("ours", "plain"),
+    socket_timeout_ms: int = 10_000,
 ) -> dict[str, Seen]:
     """Producers of these kinds at once, each on a topic and a quota of its own."""
     seen = {kind: Seen() for kind in kinds}
@@ -60,7 +66,7 @@ def play(
             "client.id": app,
             "enable.idempotence": idempotent,
             "acks": "all",
-            "socket.timeout.ms": 10_000,
+            "socket.timeout.ms": socket_timeout_ms,
             "message.timeout.ms": 300_000,
             "queue.buffering.max.messages": 200,
             "batch.size": 16_000,
