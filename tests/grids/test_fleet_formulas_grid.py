@@ -1,9 +1,17 @@
-"""The article's first formula, for planners, in every cell; `make test` has the small ones."""
+"""The article's formulas, for planners, in every cell; `make test` has some of them."""
 
 import pytest
 
 from kclient_quota.admin.capacity import effective_rate
-from tests.unit.simulation.test_fleet_formulas import BROKERS, QUOTA, rates, spread
+from tests.unit.simulation.test_fleet_formulas import (
+    BROKERS,
+    QUOTA,
+    keyed_messages_get_as_much,
+    rates,
+    spread,
+    topics_divide_brokers,
+    uneven_leaders_hold_back,
+)
 
 
 @pytest.mark.parametrize("partitions", [1, 3, 6])
@@ -13,3 +21,18 @@ def test_the_smaller_of_brokers_and_partitions_times_the_quota_by_clients(partit
     planned = effective_rate(QUOTA, BROKERS, partitions, clients=clients)
     assert sum(had) / clients == pytest.approx(planned, rel=0.05)
     assert min(had) >= 0.9 * planned
+
+
+@pytest.mark.parametrize("partitions", [1, 3, 6])
+def test_keyed_messages_get_as_much_where_leaders_are_even(partitions):
+    keyed_messages_get_as_much(partitions)
+
+
+@pytest.mark.parametrize("leaders", [(0, 0, 1), (0, 1, 2, 0), (0, 0, 0, 1, 1, 2)], ids=str)
+def test_uneven_leaders_hold_keyed_messages_back(leaders):
+    uneven_leaders_hold_back(leaders)
+
+
+@pytest.mark.parametrize("topics", [(3, 1), (3, 2), (2, 1, 1)], ids=str)
+def test_topics_that_share_brokers_divide_each_of_them(topics):
+    topics_divide_brokers(topics)

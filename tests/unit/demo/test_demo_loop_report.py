@@ -1,10 +1,17 @@
+"""The modules that draw are loaded by the tests that need them: matplotlib takes each worker of a run a second."""
+
+from __future__ import annotations
+
 import json
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kclient_quota.demo.closed_loop import Closed
 from kclient_quota.demo.fleet import Member, Moment, Told
-from kclient_quota.demo.loop_report import LoopAct, rows
-from kclient_quota.demo.report import write
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kclient_quota.demo.loop_report import LoopAct
 
 MEMBERS = (Member("meter-0", 100), Member("camera-0", 900), Member("camera-1", 900))
 
@@ -14,6 +21,8 @@ def moment(at_ms: int, meter: Told, *cameras: Told) -> Moment:
 
 
 def act() -> LoopAct:
+    from kclient_quota.demo.loop_report import LoopAct
+
     begin = moment(1_000, Told(), Told(), Told())
     before = moment(11_000, Told(40, 0, 0.0, 200.0), Told(10, 30, 4_000.0, 6_000.0), Told(40))
     settled = moment(13_500, Told(50), Told(15, 35, 4_000.0, 8_000.0), Told(50))
@@ -24,6 +33,8 @@ def act() -> LoopAct:
 
 
 def test_before_and_after_are_counted_by_kind() -> None:
+    from kclient_quota.demo.loop_report import rows
+
     assert rows(act()) == [
         ("seconds looked at", ["10", "5"]),
         ("meters that lack quota", ["0 of 1", "0 of 1"]),
@@ -37,6 +48,8 @@ def test_before_and_after_are_counted_by_kind() -> None:
 
 
 def test_the_report_has_the_plot_and_the_quotas(tmp_path: Path) -> None:
+    from kclient_quota.demo.report import write
+
     summary, report = write(tmp_path, "the embedded broker", "today", [act()])
     told = json.loads(summary.read_text())["scenes"][0]
     assert (told["scene"], told["usage_rows"], told["settled_ms"]) == ("pipeline", 6, 1_500)

@@ -1,3 +1,5 @@
+"""The modules that draw are loaded by the tests that need them: matplotlib takes each worker of a run a second."""
+
 import json
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -7,8 +9,6 @@ import pytest
 
 from kclient_quota.cli.main import main
 from kclient_quota.demo.live import rows
-from kclient_quota.demo.plots import picture
-from kclient_quota.demo.report import Act, write
 from kclient_quota.demo.scenes import Finding, Scene, tuned_consumer, tuned_producer, verdict
 from kclient_quota.demo.spec import Outcome, Sample, WorkSpec, outcome_line, parse_line, runs_of, sample_line
 
@@ -49,6 +49,8 @@ class Structure(HTMLParser):
 
 
 def test_report_is_one_file_that_loads_nothing(tmp_path: Path) -> None:
+    from kclient_quota.demo.report import Act, write
+
     acts = [Act(scene(), [finding("plain", 50), finding("tuned", 90), finding("wrapped", 200)])]
     summary_path, report_path = write(tmp_path / "out", "the embedded broker", "today", acts)
     told = json.loads(summary_path.read_text())["scenes"][0]["findings"]
@@ -124,6 +126,8 @@ def test_a_verdict_begins_with_what_is_worst(name: str, changes: dict, outcome: 
 
 
 def test_no_axis_is_cut_and_the_picture_says_everything_in_words() -> None:
+    from kclient_quota.demo.plots import picture
+
     drawn = picture(scene(), [finding("plain", 5000), finding("tuned", 200), finding("wrapped", 190)], "today")
     assert "<!-- 1e6 -->" not in drawn
     assert "<!-- 5000 -->" in drawn  # the axis goes up to what was done, twenty-five times the quota

@@ -97,6 +97,7 @@ class World:
         end_ms = self.now_ms + duration_ms
         while self.now_ms < end_ms:
             self.tick()
+            self.now_ms = min(max(self.now_ms, self._next_ms()), end_ms)
 
     def tick(self) -> None:
         for broker in self.brokers:
@@ -105,6 +106,26 @@ class World:
             self._statistics.append(self._seen())
         self._take()
         self.now_ms += 1
+
+    def _next_ms(self) -> int:
+        """When something happens again: until then a tick changes nothing."""
+        if self.now_ms >= self._wait_until_ms and not self._takes_nothing():
+            return self.now_ms
+        nexts = [-(-self.now_ms // STATISTICS_MS) * STATISTICS_MS]
+        if self.now_ms < self._wait_until_ms:
+            nexts.append(self._wait_until_ms)
+        for broker in self.brokers:
+            if broker.answer_at_ms is not None:
+                nexts.append(broker.answer_at_ms)
+            elif self.queued_bytes < self.sizes.queue_bytes:
+                return self.now_ms
+        return min(nexts)
+
+    def _takes_nothing(self) -> bool:
+        """Whether `_take` neither asks the pacer nor has anything to tell it or to hand over."""
+        if self.queue or self._events or self._statistics or (self._left == float("inf") and self.pacer.paced):
+            return False
+        return not (self.pacer.fits and (self._left <= 0.0 or self.pacer.big_batches))
 
     def longest_gap_ms(self, from_ms: int) -> int:
         times = [at for at in self.taken_at_ms if at >= from_ms]

@@ -20,25 +20,23 @@ def _alone(byte_rate: float, batch: int, message: int, seconds: int = 75) -> tup
     return quota.utilisation(start_ms, world.now_ms), world.longest_gap_ms(start_ms), world
 
 
-@pytest.mark.parametrize(
-    ("byte_rate", "batch", "message"),
-    [
-        (1_000_000, 200_000, 1_000),
-        (1_000_000, 40_000, 1_000),
-        (1_000_000, 2_000, 100),
-        (100_000, 16_000, 1_000),
-        (100_000, 1_000, 1_000),
-        (20_000, 1_000, 1_000),
-    ],
-)
-def test_batches_that_are_small_beside_the_window_use_it_all_and_come_evenly(
-    byte_rate: float, batch: int, message: int
-) -> None:
+def small_batches_use_it_all_and_come_evenly(byte_rate: float, batch: int, message: int) -> None:
     utilisation, gap_ms, world = _alone(byte_rate, batch, message)
     assert 0.97 <= utilisation <= 1.0
     assert gap_ms <= 500
     late = [throttle for throttle in world.brokers[0].throttles if throttle[0] > 40_000]
     assert sum(ms for _, ms in late) < 1_000
+
+
+@pytest.mark.parametrize(
+    ("byte_rate", "batch", "message"),
+    [(1_000_000, 200_000, 1_000), (100_000, 16_000, 1_000), (100_000, 2_000, 100), (20_000, 1_000, 1_000)],
+)
+def test_batches_that_are_small_beside_the_window_use_it_all_and_come_evenly(
+    byte_rate: float, batch: int, message: int
+) -> None:
+    """Others, among them one of ten thousand messages a second: `tests/grids/test_fetch_grid.py`."""
+    small_batches_use_it_all_and_come_evenly(byte_rate, batch, message)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,30 @@
+"""What `tests/unit/pacing/test_known_share.py` has some cells of, in every cell."""
+
+import pytest
+
+from tests.unit.pacing.test_known_share import (
+    QUOTAS,
+    bytes_that_nobody_told_of_cost_little,
+    skew_jitter_and_late_callers_cost_no_throttle,
+    strangers_come_to_equal_shares,
+)
+
+
+@pytest.mark.parametrize("quota", QUOTAS)
+@pytest.mark.parametrize("skew", [0.001, -0.001], ids=["client clock fast", "client clock slow"])
+@pytest.mark.parametrize("late_ms", [0, 3, 20])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_skew_jitter_and_late_callers_cost_no_throttle(quota, skew, late_ms, seed):
+    skew_jitter_and_late_callers_cost_no_throttle(quota, skew, late_ms, seed)
+
+
+@pytest.mark.parametrize("framing", [0.005, 0.01, 0.03, 0.12])
+@pytest.mark.parametrize("quota", QUOTAS)
+def test_bytes_that_nobody_told_of_cost_little(quota, framing):
+    bytes_that_nobody_told_of_cost_little(quota, framing)
+
+
+@pytest.mark.parametrize("quota", QUOTAS)
+@pytest.mark.parametrize("clients", [2, 8, 32])
+def test_strangers_come_to_equal_shares(quota, clients):
+    strangers_come_to_equal_shares(quota, clients)

@@ -1,0 +1,33 @@
+"""What `tests/unit/simulation/test_sending.py` has some cells of, in every cell."""
+
+import pytest
+
+from tests.unit.simulation.test_sending import (
+    nearly_all_arrives_in_time,
+    nothing_waits_below_four_fifths,
+    strict_lane_overtakes,
+    waits_no_longer_for_compression,
+)
+
+
+@pytest.mark.parametrize("cell", [("orders", "zstd", 3), ("noise", "none", 3), ("documents", "zstd", 3)], ids=str)
+def test_nearly_all_that_a_quota_is_worth_arrives_in_time(cell):
+    nearly_all_arrives_in_time(cell)
+
+
+@pytest.mark.parametrize("partitions", [0, 3])
+@pytest.mark.parametrize("codec", ["lz4", "zstd"])
+def test_who_compresses_what_does_not_compress_waits_no_longer_for_that(codec, partitions):
+    waits_no_longer_for_compression(codec, partitions)
+
+
+@pytest.mark.parametrize("partitions", [1, 12, 100])
+@pytest.mark.parametrize(("data", "codec"), [("orders", "none"), ("orders", "zstd"), ("noise", "none")])
+def test_below_four_fifths_of_the_quota_nothing_waits(data, codec, partitions):
+    nothing_waits_below_four_fifths(data, codec, partitions)
+
+
+@pytest.mark.parametrize("partitions", [1, 12])
+@pytest.mark.parametrize("data", ["orders", "noise", "documents"])
+def test_strict_lane_overtakes_ten_times_more_than_the_quota(data, partitions):
+    strict_lane_overtakes(data, partitions)
