@@ -13,13 +13,15 @@ import kclient_quota.clients.aio
 from kclient_quota.broker import EmbeddedBroker
 from tests.integration.test_aio_serializing_as_plain import BASE, LONG_S, outcome
 
-# `pip install confluent-kafka[avro,json,protobuf]`: without authlib, no part of these can be imported.
-pytest.importorskip("authlib", reason="the clients of a schema registry are not installed")
 
-from confluent_kafka.schema_registry import AsyncSchemaRegistryClient
-from confluent_kafka.schema_registry.avro import AsyncAvroDeserializer, AsyncAvroSerializer
-from confluent_kafka.schema_registry.json_schema import AsyncJSONDeserializer, AsyncJSONSerializer
-from confluent_kafka.schema_registry.protobuf import AsyncProtobufDeserializer, AsyncProtobufSerializer
+@pytest.fixture(scope="module", autouse=True)
+def installed() -> None:
+    """`pip install confluent-kafka[avro,json,protobuf]`: without authlib, no part of these can be imported.
+
+    They are imported where they are used, since to do so takes half a second, and each worker of a run collects all.
+    """
+    pytest.importorskip("authlib", reason="the clients of a schema registry are not installed")
+
 
 AVRO: Final = '{"type": "record", "name": "Order", "fields": [{"name": "amount", "type": "long"}]}'
 JSON: Final = (
@@ -30,15 +32,21 @@ JUNK: Final = (b"junk", b"", b"\0\0\0\0\x63abc", None)
 
 
 async def avro(registry: Any) -> tuple[Any, Any]:
+    from confluent_kafka.schema_registry.avro import AsyncAvroDeserializer, AsyncAvroSerializer
+
     return await AsyncAvroSerializer(registry, AVRO), await AsyncAvroDeserializer(registry)
 
 
 async def json(registry: Any) -> tuple[Any, Any]:
+    from confluent_kafka.schema_registry.json_schema import AsyncJSONDeserializer, AsyncJSONSerializer
+
     serializer = await AsyncJSONSerializer(JSON, registry)
     return serializer, await AsyncJSONDeserializer(JSON, schema_registry_client=registry)
 
 
 async def protobuf(registry: Any) -> tuple[Any, Any]:
+    from confluent_kafka.schema_registry.protobuf import AsyncProtobufDeserializer, AsyncProtobufSerializer
+
     own = {"use.deprecated.format": False}
     serializer = await AsyncProtobufSerializer(InstrumentationScope, registry, own)
     return serializer, await AsyncProtobufDeserializer(InstrumentationScope, own, registry)
@@ -49,6 +57,8 @@ GOOD: Final[dict[Any, Any]] = {avro: {"amount": 7}, json: {"amount": 7}, protobu
 
 async def told(module: Any, form: Callable[[Any], Awaitable[tuple[Any, Any]]], **quota: Any) -> list[Any]:
     """What becomes of values that fit, of others, and of bytes that are none."""
+    from confluent_kafka.schema_registry import AsyncSchemaRegistryClient
+
     writes, reads = await form(AsyncSchemaRegistryClient.new_client({"url": "mock://"}))
     with EmbeddedBroker(topics={"orders": 1}) as broker:
         conf = {**BASE, "bootstrap.servers": broker.bootstrap_servers, **quota}

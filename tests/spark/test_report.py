@@ -14,8 +14,6 @@ from kclient_quota.spark.report import render, write_report
 from kclient_quota.spark.reporting.tables import BINS, TIMES, TOP, UTILISATION, Heat, Tables, collect
 from tests.spark.receiving import BEGIN_MS, EVERY_MS, Client, ToFiles, receive
 
-pytest.importorskip("matplotlib")
-plots = pytest.importorskip("kclient_quota.spark.reporting.plots")
 NOTEBOOK = Path(__file__).parents[2] / "examples" / "throttling_report.ipynb"
 CLIENTS = TOP + 4
 PUSHES = 12
@@ -93,7 +91,16 @@ def test_a_recommendation_is_better_than_what_is_in_force(tables):
     assert before[3] > 10 * after[3]
 
 
-def drawn(monkeypatch, draw, *given):
+@pytest.fixture(scope="module", autouse=True)
+def plots():
+    """Loaded where tests are played: whoever only collects them needs no matplotlib, which takes a second to load."""
+    pytest.importorskip("matplotlib")
+    from kclient_quota.spark.reporting import plots
+
+    return plots
+
+
+def drawn(monkeypatch, plots, draw, *given):
     """The axes of a picture."""
     found = []
     monkeypatch.setattr(plots, "_svg", lambda figure: found.extend(figure.axes) or "")
@@ -101,9 +108,9 @@ def drawn(monkeypatch, draw, *given):
     return found
 
 
-def test_short_throttling_no_throttling_and_no_push_are_of_different_colours_beside_a_long_one(monkeypatch):
+def test_short_throttling_no_throttling_and_no_push_are_of_different_colours_beside_a_long_one(monkeypatch, plots):
     heat = Heat(["a"], BEGIN_MS, 60_000, [[None, 0.0, 0.001, 0.9, 12.0, 61.0]])
-    axes, scale = drawn(monkeypatch, plots.heat_map, heat)
+    axes, scale = drawn(monkeypatch, plots, plots.heat_map, heat)
     free, throttled = axes.collections
     colours = [tuple(each) for each in throttled.to_rgba(throttled.get_array()[0])]
     assert list(free.get_array()[0].mask) == [True, False, True, True, True, True]
@@ -113,9 +120,9 @@ def test_short_throttling_no_throttling_and_no_push_are_of_different_colours_bes
     assert scale.get_ylabel() == "longest throttle time, s"
 
 
-def test_utilisation_has_one_axis_in_both_pictures_and_says_what_is_beyond(monkeypatch):
-    (one,) = drawn(monkeypatch, plots.utilisation, [("a", 1641.8, 2267.0), ("b", 0.5, 3.9), ("c", 0.1, 0.9)])
-    (other,) = drawn(monkeypatch, plots.spread, [1] * BINS)
+def test_utilisation_has_one_axis_in_both_pictures_and_says_what_is_beyond(monkeypatch, plots):
+    (one,) = drawn(monkeypatch, plots, plots.utilisation, [("a", 1641.8, 2267.0), ("b", 0.5, 3.9), ("c", 0.1, 0.9)])
+    (other,) = drawn(monkeypatch, plots, plots.spread, [1] * BINS)
     assert one.get_xlim() == other.get_xlim() == (0, UTILISATION)
     assert [text.get_text().strip(" ▸") for text in one.texts] == ["1,641.8 to 2,267.0", "to 3.9"]
 
