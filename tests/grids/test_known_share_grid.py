@@ -4,6 +4,7 @@ import pytest
 
 from tests.unit.pacing.test_known_share import (
     QUOTAS,
+    another_window,
     bytes_that_nobody_told_of_cost_little,
     skew_jitter_and_late_callers_cost_no_throttle,
     strangers_come_to_equal_shares,
@@ -28,3 +29,8 @@ def test_bytes_that_nobody_told_of_cost_little(quota, framing):
 @pytest.mark.parametrize("clients", [2, 8, 32])
 def test_strangers_come_to_equal_shares(quota, clients):
     strangers_come_to_equal_shares(quota, clients)
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_a_long_window_of_the_broker(told):
+    another_window((11, 10_000), told)

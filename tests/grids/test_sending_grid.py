@@ -6,6 +6,7 @@ from tests.unit.simulation.test_sending import (
     nearly_all_arrives_in_time,
     nothing_waits_below_four_fifths,
     strict_lane_overtakes,
+    waits_for_two_rounds,
     waits_no_longer_for_compression,
 )
 
@@ -31,3 +32,11 @@ def test_below_four_fifths_of_the_quota_nothing_waits(data, codec, partitions):
 @pytest.mark.parametrize("data", ["orders", "noise", "documents"])
 def test_strict_lane_overtakes_ten_times_more_than_the_quota(data, partitions):
     strict_lane_overtakes(data, partitions)
+
+
+@pytest.mark.parametrize(
+    ("partitions", "round_trip_ms", "most_ms"),
+    [(12, 300, 1_500), (100, 80, 2 * 1_800), (100, 300, 2 * 6_200)],
+)
+def test_a_message_waits_for_the_delay_allowed_or_two_rounds_of_all_partitions(partitions, round_trip_ms, most_ms):
+    waits_for_two_rounds(partitions, round_trip_ms, most_ms, seeds=4)

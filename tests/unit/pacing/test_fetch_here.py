@@ -145,13 +145,23 @@ class Polled(World):
         super()._take()
 
 
-@pytest.mark.parametrize("by_hand", [True, False])
 @pytest.mark.parametrize(
-    ("byte_rate", "batch", "message"), [(100_000, 400_000, 1_000), (100_000, 400_000, 5_000), (50_000, 100_000, 1_000)]
+    ("byte_rate", "batch", "message", "by_hand"),
+    [
+        (100_000, 400_000, 1_000, False),
+        (100_000, 400_000, 5_000, False),
+        (100_000, 400_000, 5_000, True),
+        (50_000, 100_000, 1_000, False),
+        (50_000, 100_000, 1_000, True),
+    ],
 )
 def test_what_polls_take_lets_no_fetch_out_before_its_batch_fits(
     byte_rate: float, batch: int, message: int, by_hand: bool
 ) -> None:
+    polls_let_no_fetch_out_too_early(byte_rate, batch, message, by_hand=by_hand)
+
+
+def polls_let_no_fetch_out_too_early(byte_rate: float, batch: int, message: int, *, by_hand: bool) -> None:
     quota = Quota(byte_rate)
     sizes = FetchSizes(1, QUEUE, by_hand=True) if by_hand else None
     world = Polled([Broker(1, quota, batch, message)], byte_rate, sizes=sizes)

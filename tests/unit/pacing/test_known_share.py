@@ -58,9 +58,7 @@ def strangers_come_to_equal_shares(quota, clients):
     assert throttles[int(0.95 * len(throttles))] <= 3_000
 
 
-@pytest.mark.parametrize(
-    ("quota", "clients"), [(20_000, 2), (20_000, 32), (51_200, 8), (1_048_576, 2), (1_048_576, 32)]
-)
+@pytest.mark.parametrize(("quota", "clients"), [(20_000, 2), (20_000, 32), (51_200, 8), (1_048_576, 2)])
 def test_strangers_come_to_equal_shares(quota, clients):
     strangers_come_to_equal_shares(quota, clients)
 
@@ -135,9 +133,13 @@ def test_raised_quota_is_used_at_once():
     assert sum(row[2] for row in last) / (100_000 * 19) >= 0.97
 
 
-@pytest.mark.parametrize("window", [(4, 250), (11, 100), (6, 1_000), (2, 30_000), (11, 10_000)], ids=str)
+@pytest.mark.parametrize("window", [(4, 250), (11, 100), (6, 1_000), (2, 30_000)], ids=str)
 @pytest.mark.parametrize("told", [True, False])
 def test_other_windows_of_the_broker(window, told):
+    another_window(window, told)
+
+
+def another_window(window, told):
     span = (window[0] + 1) * window[1]
     world = World(1_048_576, window=window, told=told)
     world.run(5 * span + 90_000)
