@@ -7,6 +7,7 @@ broker at once when its one queue holds less than `queued.max.messages.kbytes` (
 
 import itertools
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from kclient_quota.pacing.fetching.fetch import RECORD_BYTES, FetchPacer
@@ -94,10 +95,7 @@ class World:
         self._wait_until_ms = 0
 
     def run(self, duration_ms: int) -> None:
-        end_ms = self.now_ms + duration_ms
-        while self.now_ms < end_ms:
-            self.tick()
-            self.now_ms = min(max(self.now_ms, self._next_ms()), end_ms)
+        run_together([self], duration_ms)
 
     def tick(self) -> None:
         for broker in self.brokers:
@@ -107,7 +105,7 @@ class World:
         self._take()
         self.now_ms += 1
 
-    def _next_ms(self) -> int:
+    def next_ms(self) -> int:
         """When something happens again: until then a tick changes nothing."""
         if self.now_ms >= self._wait_until_ms and not self._takes_nothing():
             return self.now_ms
@@ -200,3 +198,15 @@ class World:
             self.pacer.on_statistics(seen)
         if self._left == float("inf") and self.pacer.paced:
             self._left = 0.0
+
+
+def run_together(worlds: Sequence[World], duration_ms: int) -> None:
+    """Consumers of one quota, side by side; time in which nothing happens to any of them is passed over."""
+    left_ms = duration_ms
+    while left_ms > 0:
+        for each in worlds:
+            each.tick()
+        idle_ms = min(left_ms - 1, *(max(0, each.next_ms() - each.now_ms) for each in worlds))
+        for each in worlds:
+            each.now_ms += idle_ms
+        left_ms -= 1 + idle_ms

@@ -5,7 +5,7 @@ import pytest
 from kclient_quota.pacing.fetching.fetch import FetchPacer
 from kclient_quota.pacing.fetching.fetch_sizes import FetchSizes, sizes_for
 from kclient_quota.pacing.fetching.fetch_statistics import FetchStatistics
-from tests.unit.pacing.fetch_world import Broker, Quota, World
+from tests.unit.pacing.fetch_world import Broker, Quota, World, run_together
 
 WARM_UP_MS = 15_000
 SETTLED_MS = 45_000
@@ -83,9 +83,7 @@ def test_each_broker_has_a_quota_of_its_own() -> None:
 def test_two_consumers_share_a_quota_fairly() -> None:
     quota = Quota(100_000)
     worlds = [World([Broker(1, quota, 4_000, 1_000)], 100_000) for _ in range(2)]
-    for _ in range(90_000):
-        for world in worlds:
-            world.tick()
+    run_together(worlds, 90_000)
     assert 0.9 <= quota.utilisation(35_000, worlds[0].now_ms) <= 1.0
     taken = [len([at for at in world.taken_at_ms if at > 35_000]) for world in worlds]
     assert min(taken) / max(taken) > 0.7

@@ -135,8 +135,8 @@ class Polled(World):
         super()._serve()
         self.polled_at_ms = self.now_ms
 
-    def _next_ms(self) -> int:
-        return min(super()._next_ms(), self.polled_at_ms + min(self.pacer.unpolled_ms, self.most_unpolled_ms))
+    def next_ms(self) -> int:
+        return min(super().next_ms(), self.polled_at_ms + min(self.pacer.unpolled_ms, self.most_unpolled_ms))
 
     def _take(self) -> None:
         if self.now_ms - self.polled_at_ms >= min(self.pacer.unpolled_ms, self.most_unpolled_ms):

@@ -9,7 +9,7 @@ import pytest
 from kclient_quota.pacing.fetching.fetch_sizes import sizes_for
 from kclient_quota.pacing.neighbours import NEEDED_MS, Need, Neighbours, Part
 from kclient_quota.simulation.rates import jain_index
-from tests.unit.pacing.fetch_world import ROUND_TRIP_MS, Broker, Quota, World
+from tests.unit.pacing.fetch_world import ROUND_TRIP_MS, Broker, Quota, World, run_together
 
 LIMIT = 100_000
 WINDOW_MS = 11_000
@@ -42,12 +42,6 @@ def world(neighbours: Neighbours | None, quota: Quota, batch: int, kind: type[Wo
         sizes=sizes_for(limit, ROUND_TRIP_MS, batch + 61),
         neighbours=neighbours,
     )
-
-
-def run(worlds: Sequence[World], duration_ms: int) -> None:
-    for _ in range(duration_ms):
-        for each in worlds:
-            each.tick()
 
 
 def taken(worlds: Sequence[World], from_ms: int) -> list[int]:
@@ -114,7 +108,7 @@ def test_who_leaves_or_is_not_heard_of_needs_nothing() -> None:
 def test_several_use_the_quota_evenly_without_throttles(batch: int, count: int, least: float) -> None:
     quota, neighbours = Quota(LIMIT), Neighbours()
     worlds = [world(neighbours, quota, batch) for _ in range(count)]
-    run(worlds, 90_000)
+    run_together(worlds, 90_000)
     begin_ms, end_ms = 35_000, worlds[0].now_ms
     assert quota.utilisation(begin_ms, end_ms) > least
     assert jain_index(taken(worlds, begin_ms)) > 0.99
@@ -125,14 +119,14 @@ def test_several_use_the_quota_evenly_without_throttles(batch: int, count: int, 
 def test_without_knowing_of_each_other_they_are_throttled_again_and_again() -> None:
     quota = Quota(LIMIT)
     worlds = [world(None, quota, 4_000) for _ in range(4)]
-    run(worlds, 60_000)
+    run_together(worlds, 60_000)
     assert len(throttles(worlds, 35_000)) > 100
 
 
 def test_what_one_does_not_need_is_the_others() -> None:
     quota, neighbours = Quota(LIMIT), Neighbours()
     worlds = [*(world(neighbours, quota, 4_000) for _ in range(3)), world(neighbours, quota, 4_000, Slow)]
-    run(worlds, 70_000)
+    run_together(worlds, 70_000)
     begin_ms, end_ms = 35_000, worlds[0].now_ms
     assert quota.utilisation(begin_ms, end_ms) > 0.97
     *busy, light = taken(worlds, begin_ms)
@@ -144,17 +138,17 @@ def test_what_one_does_not_need_is_the_others() -> None:
 def test_one_that_comes_later_has_its_part_and_leaves_it() -> None:
     quota, neighbours = Quota(LIMIT), Neighbours()
     early = [world(neighbours, quota, 4_000) for _ in range(3)]
-    run(early, 30_000)
+    run_together(early, 30_000)
     late = world(neighbours, quota, 4_000)
     late.now_ms = early[0].now_ms
     came_ms = early[0].now_ms
-    run([*early, late], 30_000)
+    run_together([*early, late], 30_000)
     settled_ms = came_ms + WINDOW_MS
     assert jain_index(taken([*early, late], settled_ms)) > 0.99
     assert max(throttles([*early, late], came_ms)) <= 100
     left_ms = early[0].now_ms
     late.pacer.leave()
-    run(early, 30_000)
+    run_together(early, 30_000)
     assert quota.utilisation(left_ms + WINDOW_MS, early[0].now_ms) > 0.97
     assert not throttles(early, left_ms)
 
@@ -162,12 +156,12 @@ def test_one_that_comes_later_has_its_part_and_leaves_it() -> None:
 def test_a_limit_that_changes_is_shared_anew() -> None:
     quota, neighbours = Quota(LIMIT), Neighbours()
     worlds = [world(neighbours, quota, 4_000) for _ in range(4)]
-    run(worlds, 30_000)
+    run_together(worlds, 30_000)
     quota.byte_rate = LIMIT * 2
     for each in worlds:
         each.pacer.set_limit(LIMIT * 2)
     changed_ms = worlds[0].now_ms
-    run(worlds, 40_000)
+    run_together(worlds, 40_000)
     assert quota.utilisation(changed_ms + WINDOW_MS, worlds[0].now_ms) > 0.97
     assert jain_index(taken(worlds, changed_ms + WINDOW_MS)) > 0.99
     assert not throttles(worlds, changed_ms)
@@ -178,7 +172,7 @@ def test_what_strangers_took_stays_theirs_when_neighbours_come_and_go() -> None:
     quota, neighbours = Quota(LIMIT), Neighbours()
     ours = [world(neighbours, quota, 4_000) for _ in range(2)]
     stranger = world(None, quota, 4_000)
-    run([*ours, stranger], 120_000)
+    run_together([*ours, stranger], 120_000)
     begin_ms = 60_000
     assert quota.utilisation(begin_ms, stranger.now_ms) > 0.95
     counts = taken([*ours, stranger], begin_ms)
@@ -193,5 +187,5 @@ def test_the_first_messages_are_no_burst() -> None:
     lone.now_ms += 10_000
     lone.pacer.grant(lone.now_ms, {})
     assert granted <= 1
-    run([lone], 60_000)
+    run_together([lone], 60_000)
     assert not throttles([lone], 0)
