@@ -14,6 +14,7 @@ from kclient_quota.clients.agents import CConsumer, place, with_methods
 from kclient_quota.clients.calls import NotMade, interruptible, log_in_as, merged
 from kclient_quota.clients.consumer import settings
 from kclient_quota.clients.consumer.core import ConsumerCore
+from kclient_quota.clients.consumer.fetching import made_apart
 from kclient_quota.clients.consumer.held import key_of
 from kclient_quota.clients.consumer.listening import Listener
 from kclient_quota.clients.consumer.storing import Storing
@@ -241,6 +242,20 @@ class PacedConsumer(Storing, TelemetryMethods):
             self._kq_stored.pop(partition, None)
             self._kq_sought.pop(partition, None)
             self._kq_starts.pop(partition, None)
+
+    def list_topics(self, *args: Any, **kwargs: Any) -> Any:
+        """As confluent_kafka's, in callbacks as well: there it is asked by another client.
+
+        confluent_kafka forgets with it which call the callback is in. At the next one within that call, ours for
+        statistics if no other, it aborts the process.
+        """
+        if not self._kq_is_open or not self._kq_listener.in_callback:
+            return super().list_topics(*args, **kwargs)
+        asking = made_apart({**self._kq_fetcher_conf, "enable.metrics.push": False, "enable.auto.commit": False})
+        try:
+            return asking.list_topics(*args, **kwargs)
+        finally:
+            asking.close()
 
     # Being seen and ending ----------------------------------------------------------------------------------------
 
