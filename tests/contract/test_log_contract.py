@@ -111,7 +111,10 @@ def test_a_topic_can_be_created_once(cluster: Any, unique: Unique) -> None:
     topic = unique("t")
     _create(cluster, topic, 3)
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-    assert len(admin.list_topics(topic, 60).topics[topic].partitions) == 3
+    deadline = time.monotonic() + 60  # Kafka answers before all of its brokers have heard of the topic
+    while not (partitions := admin.list_topics(topic, 60).topics[topic].partitions):
+        assert time.monotonic() < deadline, "no broker has heard of it"
+    assert len(partitions) == 3
     with pytest.raises(KafkaException) as refused:
         _create(cluster, topic)
     assert refused.value.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS
