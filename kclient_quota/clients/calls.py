@@ -23,24 +23,6 @@ MOST_NAP_S: Final = 0.01
 NAP: Final = 1 / 20
 """How long it is waited until the next look: of the time that has passed, so that nobody hears much later."""
 
-
-class NotMade:
-    """In place of what `__init__` makes, where a subclass has not called it: says what confluent_kafka says then."""
-
-    def __init__(self, error: type[Exception], said: str) -> None:
-        self._said = error, said
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):  # somebody looks at the class
-            raise AttributeError(name)
-        return self()
-
-    def __call__(self) -> Any:
-        """Say so, too."""
-        error, said = self._said
-        raise error(said)
-
-
 _SIGNALS: Final = tuple(map(int, signal.valid_signals()))
 
 
@@ -207,6 +189,23 @@ def inside(calling: dict[int, bool], work: Callable[..., Any], *args: Any) -> An
             calling.pop(ident, None)
         else:
             calling[ident] = outer
+
+
+class NotMade:
+    """In place of what `__init__` makes, where a subclass has not called it: says what confluent_kafka says then."""
+
+    def __init__(self, error: type[Exception], said: str) -> None:
+        self._said = error, said
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # somebody looks at the class
+            raise AttributeError(name)
+        return self()
+
+    def __call__(self) -> Any:
+        """Say so, too."""
+        error, said = self._said
+        raise error(said)
 
 
 class Bell:

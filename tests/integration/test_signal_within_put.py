@@ -3,6 +3,8 @@
 import signal
 import threading
 from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -23,28 +25,44 @@ class Signalling(deque[Any]):
             signal.raise_signal(signal.SIGUSR1)
 
 
-def test_its_flush_does_not_wait_for_a_sender_that_waits_for_it(kafka_broker: KafkaBroker) -> None:
-    """It waited for its whole time, for ever without one."""
+@pytest.fixture
+def producer(kafka_broker: KafkaBroker) -> Iterator[Producer]:
+    """Under a quota, with a sender that has sent a message."""
     conf = {
         "bootstrap.servers": kafka_broker.bootstrap_servers,
         "producer_byte_rate": 100_000,
         "enable.metrics.push": False,
     }
+    with Producer(conf) as made:
+        made.produce("t", b"first")
+        made.flush(30)
+        yield made
+
+
+@contextmanager
+def handled(handler: Callable[[], object]) -> Iterator[None]:
+    """The signal is handled so."""
+    before = signal.signal(signal.SIGUSR1, lambda *_: handler())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def values(broker: KafkaBroker) -> list[bytes | None]:
+    return [record.value for record in broker.records("t")]
+
+
+def test_its_flush_does_not_wait_for_a_sender_that_waits_for_it(kafka_broker: KafkaBroker, producer: Producer) -> None:
+    """It waited for its whole time, for ever without one."""
     left: list[int] = []
-    before = signal.getsignal(signal.SIGUSR1)
-    with Producer(conf) as producer:
-        producer.produce("t", b"first")
-        producer.flush(30)
-        inbox = producer._kq_outbox.inbox
-        inbox.items = Signalling(inbox.items)
-        signal.signal(signal.SIGUSR1, lambda *_: left.append(producer.flush(20)))
-        try:
-            producer.produce("t", b"second")
-        finally:
-            signal.signal(signal.SIGUSR1, before)
-        assert left == [0]
-        assert producer.flush(30) == 0
-    assert [record.value for record in kafka_broker.records("t")] == [b"first", b"second"]
+    inbox = producer._kq_outbox.inbox
+    inbox.items = Signalling(inbox.items)
+    with handled(lambda: left.append(producer.flush(20))):
+        producer.produce("t", b"second")
+    assert left == [0]
+    assert producer.flush(30) == 0
+    assert values(kafka_broker) == [b"first", b"second"]
 
 
 class Before(set[str]):
@@ -55,24 +73,16 @@ class Before(set[str]):
         super().add(bar)
 
 
-def test_what_is_put_in_after_its_close_is_refused_as_plain_refuses_it(kafka_broker: KafkaBroker) -> None:
+def test_what_is_put_in_after_its_close_is_refused_as_plain_refuses_it(
+    kafka_broker: KafkaBroker, producer: Producer
+) -> None:
     """It was taken, and never sent nor reported."""
-    conf = {
-        "bootstrap.servers": kafka_broker.bootstrap_servers,
-        "producer_byte_rate": 100_000,
-        "enable.metrics.push": False,
-    }
     closed: list[bool] = []
-    before = signal.getsignal(signal.SIGUSR1)
-    producer = Producer(conf)
-    producer.produce("t", b"first")
-    producer.flush(30)
     producer._kq_outbox.spare_bars = Before(producer._kq_outbox.spare_bars)
-    signal.signal(signal.SIGUSR1, lambda *_: closed.append(closed != [] or producer.close()))
-    try:
-        with pytest.raises(RuntimeError, match="Producer has been closed"):
-            producer.produce("t", b"second")
-    finally:
-        signal.signal(signal.SIGUSR1, before)
+    with (
+        handled(lambda: closed.append(closed != [] or producer.close())),
+        pytest.raises(RuntimeError, match="Producer has been closed"),
+    ):
+        producer.produce("t", b"second")
     assert closed[-1]
-    assert [record.value for record in kafka_broker.records("t")] == [b"first"]
+    assert values(kafka_broker) == [b"first"]

@@ -43,9 +43,8 @@ class Storing(Receiving):
         self._kq_stored: dict[Partition, int] = {}
         self._kq_stored_at_ms = self._kq_clock.now_ms()
         self._kq_stored_of = (0, 0)  # what `_handed_over` was when all of it had been stored beside
-        self._kq_storing = (
-            threading.RLock()
-        )  # held by who asks for positions and stores them, so that none is stored late
+        # Held by who asks for positions and stores them, so that none is stored late.
+        self._kq_storing = threading.RLock()
 
     def _kq_store_beside(self) -> None:
         """Store while the application works, from now on."""

@@ -273,9 +273,8 @@ class PacedProducer(TakingProducer, TelemetryMethods):
             another thread then, once that has returned.
         """
         if self._kq_outbox.is_forked:
-            self._kq_closed = self._kq_abandoned = (
-                True  # librdkafka's threads, and the telemetry's, are the parent's to end
-            )
+            # librdkafka's threads, and the telemetry's, are the parent's to end.
+            self._kq_closed = self._kq_abandoned = True
             return False
         if self._kq_outbox.is_inside():  # in a callback: its message is not delivered before it returns
             CallApart("kclient-quota close", Producer.close, self)
@@ -348,9 +347,8 @@ class PacedProducer(TakingProducer, TelemetryMethods):
 
     def metrics(self) -> "dict[MetricName, float]":
         """Throttle and waiting times by Kafka's names, in ms: per client, and per broker with the tag `node-id`."""
-        return (
-            {} if self._kq_outbox.is_forked else self._kq_hearing.metrics()
-        )  # a thread of the parent's may hold the lock
+        # In a child a thread of the parent's may hold the lock.
+        return {} if self._kq_outbox.is_forked else self._kq_hearing.metrics()
 
     def quota_state(self) -> "dict[int, BrokerQuotaState]":
         """What is known about the quota on each broker, by its id; -1 as long as that is not known."""
