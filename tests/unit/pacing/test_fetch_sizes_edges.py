@@ -43,7 +43,7 @@ def test_only_what_is_librdkafkas_own_is_not_configured() -> None:
 @pytest.mark.parametrize(("fetch_bytes", "most"), [(1, 1_000), (999, 1_000), (1_000, 1_000), (1_001, 1_001)])
 @pytest.mark.parametrize(
     ("queue_bytes", "kbytes", "backoff_ms"),
-    [(1_024, 1, 10), (2_047, 1, 10), (2_048, 2, 10), (18_431, 17, 10), (18_432, 18, 1), (18_433, 18, 10)],
+    [(1_024, 1, 2), (2_047, 1, 2), (2_048, 2, 2), (18_431, 17, 2), (18_432, 18, 1), (18_433, 18, 2)],
 )
 def test_the_configuration_in_full(fetch_bytes: int, most: int, queue_bytes: int, kbytes: int, backoff_ms: int) -> None:
     assert FetchSizes(fetch_bytes, queue_bytes).conf == {
@@ -283,7 +283,7 @@ def test_the_sizes_that_hold_beside_the_users(
 @pytest.mark.parametrize("key", FETCHES)
 def test_who_sets_a_fetch_keeps_all_of_them_and_gets_a_queue(key: str) -> None:
     merged, _ = with_sizes({key: 7_000, "a": 1}, 1_000_000)
-    assert merged == {key: 7_000, "a": 1, "queued.max.messages.kbytes": 13, "fetch.queue.backoff.ms": 10}
+    assert merged == {key: 7_000, "a": 1, "queued.max.messages.kbytes": 13, "fetch.queue.backoff.ms": 2}
 
 
 def test_who_sets_the_queue_gets_fetches() -> None:
@@ -293,5 +293,5 @@ def test_who_sets_the_queue_gets_fetches() -> None:
         "fetch.message.max.bytes": 8_192,
         "message.max.bytes": 8_192,
         "fetch.max.bytes": 8_192,
-        "fetch.queue.backoff.ms": 10,
+        "fetch.queue.backoff.ms": 2,
     }
