@@ -1,5 +1,7 @@
 """What is said when Apache Kafka cannot be fetched, and that the cache never holds half of anything."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -64,3 +66,10 @@ def test_a_user_that_kafkas_login_module_cannot_hold_is_refused() -> None:
     layout = settings.Layout(node_id=1, plain_port=1, controller_port=2, sasl_port=3)
     with pytest.raises(ValueError, match="user 'a b': only letters"):
         settings.broker_properties(layout, [layout], Path("data"), {"a b": "secret"}, None)
+
+
+def test_who_asks_whether_it_is_there_loads_no_messages_of_kafka() -> None:
+    asks = "import sys\nfrom kclient_quota.testing import apache\napache.apache_kafka_unavailable_reason()\n"
+    asks += "print([name for name in sys.modules if name.startswith('kclient_quota.wire')])"
+    done = subprocess.run([sys.executable, "-c", asks], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "[]\n"
