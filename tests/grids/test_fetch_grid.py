@@ -1,4 +1,4 @@
-"""What `tests/unit/pacing/test_fetch.py` and `test_fetch_here.py` have some cells of, in the others as well."""
+"""What `test_fetch.py`, `test_fetch_here.py` and `test_neighbours.py` of `tests/unit/pacing` have, in other cells."""
 
 import pytest
 
@@ -8,6 +8,7 @@ from tests.unit.pacing.test_fetch import (
     small_batches_use_it_all_and_come_evenly,
 )
 from tests.unit.pacing.test_fetch_here import polls_let_no_fetch_out_too_early
+from tests.unit.pacing.test_neighbours import several_use_the_quota_evenly
 
 
 @pytest.mark.parametrize(
@@ -34,5 +35,11 @@ def test_a_quota_is_followed_with_librdkafkas_fetch_sizes_and_a_queue_set_by_han
     followed_with_sizes_by_hand(400_000, 0.8, 3_000)
 
 
-def test_what_polls_take_lets_no_fetch_out_before_its_batch_fits():
-    polls_let_no_fetch_out_too_early(100_000, 400_000, 1_000, by_hand=True)
+@pytest.mark.parametrize(("byte_rate", "batch"), [(100_000, 400_000), (50_000, 100_000)])
+def test_what_polls_take_lets_no_fetch_out_before_its_batch_fits(byte_rate, batch):
+    polls_let_no_fetch_out_too_early(byte_rate, batch, 1_000, by_hand=True)
+
+
+@pytest.mark.parametrize(("batch", "count"), [(4_000, 16), (16_000, 4)])
+def test_several_use_the_quota_evenly_without_throttles(batch, count):
+    several_use_the_quota_evenly(batch, count, 0.97)

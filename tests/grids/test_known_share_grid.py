@@ -31,6 +31,7 @@ def test_strangers_come_to_equal_shares(quota, clients):
     strangers_come_to_equal_shares(quota, clients)
 
 
+@pytest.mark.parametrize("window", [(11, 10_000), (2, 30_000)], ids=str)
 @pytest.mark.parametrize("told", [True, False])
-def test_a_long_window_of_the_broker(told):
-    another_window((11, 10_000), told)
+def test_a_long_window_of_the_broker(window, told):
+    another_window(window, told)

@@ -1,14 +1,35 @@
-"""What `tests/unit/simulation/test_sending.py` has some cells of, in every cell."""
+"""What `tests/unit/simulation/test_sending.py`, and tests beside it, have some cells of, in the others as well."""
 
 import pytest
 
+from tests.property.test_kept_lumps import decisions_are_those_of_one_that_keeps_nothing
+from tests.unit.pacing.test_send_queue import slow_to_answer_is_sent_what_the_quota_allows
 from tests.unit.simulation.test_sending import (
     nearly_all_arrives_in_time,
     nothing_waits_below_four_fifths,
+    popular_partitions_cost_nothing,
     strict_lane_overtakes,
     waits_for_two_rounds,
     waits_no_longer_for_compression,
 )
+from tests.unit.simulation.test_simulation_producers import one_client_gets_the_quota
+
+
+@pytest.mark.parametrize("seed", range(30, 60))
+def test_decisions_are_those_of_one_that_keeps_nothing(seed):
+    decisions_are_those_of_one_that_keeps_nothing(seed)
+
+
+def test_a_broker_that_has_become_slow_to_answer_is_sent_what_the_quota_allows_all_the_same():
+    slow_to_answer_is_sent_what_the_quota_allows(1_048_576, 300)
+
+
+def test_one_client_gets_a_very_large_quota_that_it_knows():
+    one_client_gets_the_quota(52_428_800, told=True)
+
+
+def test_popular_partitions_cost_the_others_nothing():
+    popular_partitions_cost_nothing(12)
 
 
 @pytest.mark.parametrize("cell", [("orders", "zstd", 3), ("noise", "none", 3), ("documents", "zstd", 3)], ids=str)

@@ -152,7 +152,6 @@ class Polled(World):
         (100_000, 400_000, 5_000, False),
         (100_000, 400_000, 5_000, True),
         (50_000, 100_000, 1_000, False),
-        (50_000, 100_000, 1_000, True),
     ],
 )
 def test_what_polls_take_lets_no_fetch_out_before_its_batch_fits(
