@@ -10,7 +10,7 @@ import confluent_kafka
 import pytest
 
 from kclient_quota import Consumer
-from tests.measured.scenes import Figures, Played, Scene, named
+from tests.measured.scenes import EVEN, Figures, Played, Scene, named
 
 PER_SECOND = 50
 CALLS = 5
@@ -20,7 +20,7 @@ def trickle(cluster: Any, topic: str, stop: threading.Event) -> None:
     producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 0})
     begin = time.monotonic()
     sent = 0
-    while not stop.wait(0.005):
+    while not stop.wait(0.01):
         while sent < (time.monotonic() - begin) * PER_SECOND:
             producer.produce(topic, b"x" * 500)
             sent += 1
@@ -56,6 +56,7 @@ NAMED = {
     for name, kind in KINDS.items()
     for quota in (None, 100_000)
 }
+ROUND = EVEN
 SCENES = [*NAMED.values()]
 
 
