@@ -16,6 +16,8 @@ from kclient_quota.clients.aio import pending
 from kclient_quota.clients.aio.pending import InnerProducer
 from kclient_quota.testing.kafka_broker import KafkaBroker
 
+pytestmark = pytest.mark.usefixtures("only_what_is_new")
+
 WITHIN_S = 30
 RATE = 20_000
 TOPIC = "orders"

@@ -18,6 +18,8 @@ from kclient_quota.broker.storage.disk import Disk
 from kclient_quota.errors import ConfigError
 from tests.certificates import authority_and_certificate
 
+pytestmark = pytest.mark.usefixtures("only_what_is_new")
+
 
 @pytest.mark.parametrize("turns", range(6))
 @pytest.mark.parametrize("how", ["stop_broker", "restart"])

@@ -12,6 +12,8 @@ from confluent_kafka import KafkaException, TopicPartition
 import kclient_quota
 from kclient_quota.broker import EmbeddedBroker
 
+pytestmark = pytest.mark.usefixtures("only_what_is_new")
+
 CLIENTS = (
     *(kclient_quota.Producer, kclient_quota.Consumer),
     *(kclient_quota.SerializingProducer, kclient_quota.DeserializingConsumer),

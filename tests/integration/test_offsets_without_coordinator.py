@@ -17,6 +17,8 @@ from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.messages import FindCoordinatorResponse
 from tests.integration.made_producers import made
 
+pytestmark = pytest.mark.usefixtures("only_what_is_new")
+
 OFFSETS = [TopicPartition("orders", 0, 1)]
 AGES_S = 60
 

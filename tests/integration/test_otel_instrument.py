@@ -23,6 +23,8 @@ from kclient_quota import Consumer, Producer, ProducerInterceptor, instrument
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.clients import interceptor, live
 
+pytestmark = pytest.mark.usefixtures("only_what_is_new")
+
 QUOTA = 200_000
 
 

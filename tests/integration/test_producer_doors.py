@@ -18,6 +18,8 @@ from kclient_quota.metrics import MetricName
 from tests.integration.made_producers import made
 from tests.read_committed import committed
 
+pytestmark = pytest.mark.usefixtures("only_what_is_new")
+
 PRODUCE = 0
 
 

@@ -11,6 +11,8 @@ from kclient_quota.clients.producer.assembly import Parts
 from kclient_quota.quota.callback import ClientQuotaType
 from kclient_quota.testing.clock import ManualClock
 
+pytestmark = pytest.mark.usefixtures("only_what_is_new")
+
 
 class Told(ClientQuotaCallback):
     """The cluster, as far as clients ask it."""
