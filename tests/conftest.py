@@ -67,6 +67,12 @@ def pytest_collection() -> Generator[None, Any, Any]:
         gc.set_threshold(*SELDOM)
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure() -> None:
+    """pytest has just looked for garbage everywhere; it does once more, and Python twice, in what is made from now on."""
+    gc.freeze()
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Most tests wait, so several workers share a core; those of `-n logical` work, and one more than cores is enough.
