@@ -63,13 +63,15 @@ def pytest_collection() -> Generator[None, Any, Any]:
     try:
         return (yield)
     finally:
+        gc.freeze()
+        gc.unfreeze()  # they are old now without having been looked through for that twice
         gc.enable()
         gc.set_threshold(*SELDOM)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_unconfigure() -> None:
-    """pytest has just looked for garbage everywhere; it does once more, and Python twice, in what is made from now on."""
+    """pytest has just looked for garbage everywhere; it does so once more, and Python after it: in what is new."""
     gc.freeze()
 
 
