@@ -136,8 +136,12 @@ def test_raised_quota_is_used_at_once():
 @pytest.mark.parametrize("window", [(4, 250), (11, 100), (6, 1_000)], ids=str)
 @pytest.mark.parametrize("told", [True, False])
 def test_other_windows_of_the_broker(window, told):
-    """Long ones: `tests/grids/test_known_share_grid.py`."""
     another_window(window, told)
+
+
+def test_a_window_of_a_minute_of_the_broker():
+    """Whoever is not told: `tests/grids/test_known_share_grid.py`."""
+    another_window((2, 30_000), told=True)
 
 
 def another_window(window, told):
