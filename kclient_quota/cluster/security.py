@@ -6,10 +6,12 @@ The keys are librdkafka's and mean what they mean there, so that a client's own 
 from __future__ import annotations
 
 import os
+import re
 import socket
 import ssl
 import tempfile
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +25,8 @@ if TYPE_CHECKING:
 
 DEFAULT_PORT = 9092
 PROTOCOLS = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
-_LAST_PORT = 65535
+_LAST_PORT = 0xFFFF
+_PORT = re.compile(r"\s*[+-]?[0-9]+")
 _KEYSTORES = ("ssl.keystore.location", "ssl_certificate", "ssl_key", "ssl_ca", "ssl.engine.location", "ssl.providers")
 _FAMILIES = {"any": socket.AF_UNSPEC, "v4": socket.AF_INET, "v6": socket.AF_INET6}
 _TRUE = ("true", "1", "t", "yes", "on")
@@ -69,32 +72,48 @@ def parse_security(conf: Mapping[str, Any]) -> Security:
 
 
 def parse_bootstrap_servers(conf: Mapping[str, Any]) -> list[tuple[str, int]]:
-    """Hosts and ports of `bootstrap.servers`, in order.
+    """Hosts and ports of `bootstrap.servers`, in order, as librdkafka reads them.
+
+    Like librdkafka it reads no further than the first that names another protocol, and goes on without those that
+    nobody could connect to.
 
     Raises:
-        ConfigError: the key is missing or an address is malformed.
+        ConfigError: the key is missing, or none of what it has is an address.
     """
     text = conf.get("bootstrap.servers") or conf.get("metadata.broker.list")
     if not isinstance(text, str) or not text.replace(",", " ").strip():
         raise ConfigError('bootstrap.servers is missing; set it to "host:port", several separated by commas')
-    return [_address(part.strip()) for part in text.split(",") if part.strip()]
+    protocol = security_protocol(conf)
+    parts = [_url(part.strip(), protocol) for part in text.split(",") if part.strip()]
+    own = [bare for named, bare in takewhile(lambda part: part[0] == protocol, parts)]
+    if not own:
+        raise ConfigError(
+            f"bootstrap.servers: {'://'.join(parts[0])!r} is not for security.protocol={protocol}; set that, or write "
+            "host:port"
+        )
+    found = [address for address in map(_address, own) if address]
+    if not found:
+        raise ConfigError(f"bootstrap.servers: {own[0]!r} is no address; write host:port")
+    return found
 
 
-def _address(text: str) -> tuple[str, int]:
-    bare = text.rpartition("://")[2]
-    if bare.startswith("["):
-        host, bracket, rest = bare[1:].partition("]")
-        port = rest.removeprefix(":")
-        valid = bool(bracket)
-    elif bare.count(":") > 1:
-        host, port, valid = bare, "", True  # an IPv6 address without brackets has no port
-    else:
-        host, _, port = bare.partition(":")
-        valid = True
-    number = int(port) if port.isdecimal() else DEFAULT_PORT if not port else -1
-    if not (valid and host and 0 < number <= _LAST_PORT):
-        raise ConfigError(f"bootstrap.servers: {text!r} is no address; write host:port")
-    return host, number
+def _url(text: str, default: str) -> tuple[str, str]:
+    """Its protocol, in small letters, and what follows, without what looks like a path."""
+    protocol, is_url, rest = text.partition("://")
+    return (protocol.lower(), rest.partition("/")[0]) if is_url else (default, text)
+
+
+def _address(text: str) -> tuple[str, int] | None:
+    """Without a host it is this machine; what stands behind a port's digits does not count (C's `atoi`)."""
+    host, colon, port = text.rpartition(":")
+    if not colon or (":" in host and not host.endswith("]")):
+        host, port = text, str(DEFAULT_PORT)  # an IPv6 address without brackets has no port
+    digits = _PORT.match(port)
+    number = int(digits[0]) & _LAST_PORT if digits else 0
+    if host.startswith("["):
+        host, bracket, _ = host[1:].partition("]")
+        number = number if bracket else 0
+    return (host or "localhost", number) if number else None
 
 
 def _sasl(conf: Mapping[str, Any]) -> Sasl:

@@ -21,14 +21,34 @@ def make_pem(password=None):
     [
         ("a:1", [("a", 1)]),
         ("a, b:2 ,c:3,", [("a", 9092), ("b", 2), ("c", 3)]),
-        ("SASL_SSL://a:1,PLAINTEXT://b", [("a", 1), ("b", 9092)]),
+        ("PLAINTEXT://a:1,plaintext://b", [("a", 1), ("b", 9092)]),
+        ("PLAINTEXT://a:1/,Plaintext://b:2/path/x,c:3/", [("a", 1), ("b", 2), ("c", 3)]),
         ("[::1]:9093,[::1]", [("::1", 9093), ("::1", 9092)]),
         ("fe80::1", [("fe80::1", 9092)]),
+        ("[::1]9095", [("::1", 9092)]),
+        (":9095,PLAINTEXT://", [("localhost", 9095), ("localhost", 9092)]),
+        ("a:9095abc,b: 9095,c:+9095,d:09095", [(host, 9095) for host in "abcd"]),
+        ("a:74631,b:-56441", [("a", 9095), ("b", 9095)]),
+        ("a:b,b:0,c:,[::1,d:1", [("d", 1)]),
+        ("a:1,SSL://b:2,c:3", [("a", 1)]),
+        ("a:1,://b:2,c:3", [("a", 1)]),
     ],
 )
-def test_addresses(text, addresses):
+def test_addresses_as_librdkafka_reads_them(text, addresses):
+    """Measured with librdkafka 2.16.1 and a broker at localhost:9095."""
     assert parse_bootstrap_servers({"bootstrap.servers": text}) == addresses
     assert parse_bootstrap_servers({"metadata.broker.list": text}) == addresses
+
+
+def test_addresses_of_the_protocol():
+    conf = {"bootstrap.servers": "SASL_SSL://a:1,sasl_ssl://b,c", "security.protocol": "SASL_SSL"}
+    assert parse_bootstrap_servers(conf) == [("a", 1), ("b", 9092), ("c", 9092)]
+
+
+@pytest.mark.parametrize("text", ["SSL://a:1", "http://a:1", "://a:1", "SSL://a:1,b:2"])
+def test_addresses_of_another_protocol(text):
+    with pytest.raises(ConfigError, match=r"bootstrap\.servers: '.*://a:1' is not for security\.protocol=plaintext"):
+        parse_bootstrap_servers({"bootstrap.servers": text})
 
 
 @pytest.mark.parametrize(
@@ -48,7 +68,7 @@ def test_no_such_family():
         parse_security({"broker.address.family": "v5"})
 
 
-@pytest.mark.parametrize("text", ["a:b", ":9092", "[::1", "a:0", "a:65536", "a:-1"])
+@pytest.mark.parametrize("text", ["a:b", "a:", ":", "[::1", "[::1:9092", "a:0", "a:65536", "a:b,c:d"])
 def test_malformed_addresses(text):
     with pytest.raises(ConfigError, match=r"bootstrap\.servers: .* write host:port"):
         parse_bootstrap_servers({"bootstrap.servers": text})
