@@ -11,9 +11,9 @@ from cryptography.x509.oid import NameOID
 from kclient_telemetry.receiver.otlp_senders import TlsFiles
 
 
-def self_signed(password=None):
+def self_signed(password=None, *, key=None):
     """A certificate for 127.0.0.1 that is its own authority, and its key, both PEM."""
-    key = ec.generate_private_key(ec.SECP256R1())
+    key = key or ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
     now = dt.datetime.now(dt.UTC)
     certificate = (

@@ -14,6 +14,7 @@ from kclient_quota.config import (
     DEFAULT_CLIENT_ID,
     LimitSource,
     QuotaConfig,
+    as_read,
     client_id_of,
     sasl_mechanism,
     security_protocol,
@@ -298,7 +299,7 @@ def _principal_is_hidden(conf: Mapping[str, Any]) -> bool:
     protocol = security_protocol(conf)
     if "sasl" in protocol:
         return sasl_mechanism(conf) == "OAUTHBEARER"
-    return protocol == "ssl" and any(str(key).startswith("ssl.certificate") for key in conf)
+    return protocol == "ssl" and any(as_read(conf, key) for key in conf if str(key).startswith("ssl.certificate"))
 
 
 class LimitWatch:

@@ -154,7 +154,7 @@ def _tls_context(conf: Mapping[str, Any]) -> ssl.SSLContext:
             raise ConfigError(f"{key} cannot be used by connections of our own; give ssl.certificate.*, ssl.key.* PEM")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     verify = _boolean(conf, "enable.ssl.certificate.verification", default=True)
-    algorithm = str(conf.get("ssl.endpoint.identification.algorithm", "https")).lower()
+    algorithm = as_read(conf, "ssl.endpoint.identification.algorithm", "https").lower()
     if algorithm not in {"https", "none"}:
         raise ConfigError(f"ssl.endpoint.identification.algorithm={algorithm!r} is unknown; use https or none")
     context.check_hostname = verify and algorithm == "https"
@@ -162,30 +162,37 @@ def _tls_context(conf: Mapping[str, Any]) -> ssl.SSLContext:
     if verify:
         _load_authorities(context, conf)
     _load_certificate(context, conf)
-    if conf.get("ssl.cipher.suites"):
-        _checked("ssl.cipher.suites", lambda: context.set_ciphers(conf["ssl.cipher.suites"]))
+    _choose_ciphers(context, as_read(conf, "ssl.cipher.suites"))
     return context
 
 
+def _choose_ciphers(context: ssl.SSLContext, suites: str) -> None:
+    """As librdkafka: OpenSSL's own choice (Python's has less than some brokers offer), and its level decides."""
+    _checked("ssl.cipher.suites", lambda: context.set_ciphers(suites or "DEFAULT"))
+    if suites:
+        context.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED  # before TLS 1.2 with @SECLEVEL=0 alone
+
+
 def _load_authorities(context: ssl.SSLContext, conf: Mapping[str, Any]) -> None:
-    location, pem = conf.get("ssl.ca.location"), conf.get("ssl.ca.pem")
-    if pem:
-        _checked("ssl.ca.pem", lambda: context.load_verify_locations(cadata=_text(pem)))
-    elif location and location != "probe":
-        path = Path(location)
-        kind = "capath" if path.is_dir() else "cafile"
-        _checked("ssl.ca.location", lambda: context.load_verify_locations(**{kind: str(path)}))
-    else:
+    location, pem, revoked = (as_read(conf, f"ssl.{name}") for name in ("ca.location", "ca.pem", "crl.location"))
+    if location and location != "probe":
+        kind = "capath" if Path(location).is_dir() else "cafile"
+        _checked("ssl.ca.location", lambda: context.load_verify_locations(**{kind: location}))
+    elif not pem:
         context.load_default_certs()
-    if conf.get("ssl.crl.location"):
-        _checked("ssl.crl.location", lambda: context.load_verify_locations(conf["ssl.crl.location"]))
+    if pem:
+        plain = pem.encode("ascii", "replace").decode()  # comments may be beyond ASCII, which Python refuses
+        _checked("ssl.ca.pem", lambda: context.load_verify_locations(cadata=plain))
+    if revoked:
+        _checked("ssl.crl.location", lambda: context.load_verify_locations(revoked))
         context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
 
 
 def _load_certificate(context: ssl.SSLContext, conf: Mapping[str, Any]) -> None:
-    certificate, key = conf.get("ssl.certificate.location"), conf.get("ssl.key.location")
-    certificate_pem, key_pem = conf.get("ssl.certificate.pem"), conf.get("ssl.key.pem")
-    password = conf.get("ssl.key.password") or ""
+    certificate, key, certificate_pem, key_pem, password = (
+        as_read(conf, f"ssl.{name}")
+        for name in ("certificate.location", "key.location", "certificate.pem", "key.pem", "key.password")
+    )
     if not (certificate or certificate_pem):
         if key or key_pem:
             raise ConfigError("ssl.key.* is set without ssl.certificate.location or ssl.certificate.pem")
@@ -200,16 +207,12 @@ def _load_certificate(context: ssl.SSLContext, conf: Mapping[str, Any]) -> None:
         )
 
 
-def _private_file(folder: str, name: str, content: Any) -> str:
+def _private_file(folder: str, name: str, content: str) -> str:
     """A file for OpenSSL, which reads keys from files only; nobody else may read it."""
     path = Path(folder, name)
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        file.write(_text(content))
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(content.encode(errors="replace"))
     return str(path)
-
-
-def _text(pem: Any) -> str:
-    return pem.decode() if isinstance(pem, bytes) else str(pem)
 
 
 def _checked(key: str, load: Callable[[], object]) -> None:
@@ -220,7 +223,7 @@ def _checked(key: str, load: Callable[[], object]) -> None:
 
 
 def _boolean(conf: Mapping[str, Any], key: str, *, default: bool) -> bool:
-    text = str(conf.get(key, default)).lower()
+    text = as_read(conf, key, str(default)).lower()
     if text not in _TRUE + _FALSE:
         raise ConfigError(f"{key}={text!r} is neither true nor false")
     return text in _TRUE

@@ -146,6 +146,15 @@ def test_what_cannot_be_known_is_learnt(conf: dict[str, Any]) -> None:
     assert ask.calls == []
 
 
+@pytest.mark.parametrize("nothing", [None, ""])
+def test_a_certificate_that_is_not_set_hides_nobody(nothing: str | None) -> None:
+    """As configurations have it whose optional keys are always there."""
+    ask = Asked(EffectiveLimits(producer_byte_rate=5))
+    conf = {"security.protocol": "ssl", "ssl.certificate.location": nothing, "ssl.certificate.pem": nothing}
+    assert finder(conf, ask).find().byte_rate == 5
+    assert ask.calls == [(None, "rdkafka", 1000)]
+
+
 def test_denied_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     denied = finder({}, Asked(EffectiveLimits(denied="DescribeClientQuotas needs DESCRIBE_CONFIGS on the cluster")))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import socket
 import ssl
+from contextlib import suppress
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
 
 from kclient_quota.cluster.security import parse_bootstrap_servers, parse_security
 from kclient_quota.errors import ConfigError
@@ -180,6 +182,92 @@ def test_certificates_from_text_and_from_files(tmp_path, password):
     tls = parse_security({"security.protocol": "ssl"} | files | secret).tls
     assert tls.cert_store_stats()["x509"] == 1
     parse_security({"security.protocol": "ssl", "ssl.ca.location": str(tmp_path)})
+
+
+def shaken_hands(conf, server, name="localhost"):
+    """What a client of this configuration and a server agree on: version and cipher."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = [
+        parse_security({"security.protocol": "ssl"} | conf).tls.wrap_bio(to_client, to_server, server_hostname=name),
+        server.wrap_bio(to_server, to_client, server_side=True),
+    ]
+    for _ in range(5):
+        for end in ends:
+            with suppress(ssl.SSLWantReadError):
+                end.do_handshake()
+    return ends[0].version(), ends[0].cipher()[0]
+
+
+def tls_server(folder, certificate, key, *, ciphers, versions):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.set_ciphers(ciphers)
+    context.minimum_version, context.maximum_version = versions
+    (folder / "server.pem").write_bytes(key + certificate)
+    context.load_cert_chain(folder / "server.pem")
+    return context
+
+
+@pytest.mark.parametrize("cipher", ["AES256-GCM-SHA384", "AES128-SHA", "ECDHE-RSA-AES128-SHA"])
+def test_brokers_that_offer_only_ciphers_that_python_leaves_out(tmp_path, cipher):
+    """librdkafka has them; measured with 2.16.1."""
+    certificate, key = self_signed(key=rsa.generate_private_key(65537, 2048))
+    versions = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_2
+    server = tls_server(tmp_path, certificate, key, ciphers=cipher, versions=versions)
+    found = shaken_hands({"ssl.ca.pem": certificate.decode()}, server, "127.0.0.1")
+    assert found == ("TLSv1.2", cipher)
+
+
+@pytest.mark.filterwarnings("ignore:ssl.TLSVersion")
+def test_a_security_level_that_allows_old_versions(tmp_path):
+    certificate, key = self_signed(key=rsa.generate_private_key(65537, 2048))
+    versions = ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1
+    server = tls_server(tmp_path, certificate, key, ciphers="DEFAULT@SECLEVEL=0", versions=versions)
+    conf = {"ssl.ca.pem": certificate.decode()}
+    with pytest.raises(ssl.SSLError):
+        shaken_hands(conf, server, "127.0.0.1")
+    assert shaken_hands(conf | {"ssl.cipher.suites": "DEFAULT@SECLEVEL=0"}, server, "127.0.0.1")[0] == "TLSv1.1"
+
+
+def test_authorities_of_a_file_and_of_a_text_both_count(tmp_path):
+    (tmp_path / "ca.pem").write_bytes(self_signed()[0])
+    conf = {"security.protocol": "ssl", "ssl.ca.location": str(tmp_path / "ca.pem"), "ssl.ca.pem": make_pem()[0]}
+    assert parse_security(conf).tls.cert_store_stats()["x509"] == 2
+
+
+def test_comments_of_a_text_of_certificates_may_be_in_any_language():
+    certificate, key = make_pem()
+    text = f"# Főtanúsítvány, \N{GREEK SMALL LETTER PI}\n{certificate}"
+    conf = {"security.protocol": "ssl", "ssl.ca.pem": text, "ssl.certificate.pem": text, "ssl.key.pem": key}
+    assert parse_security(conf).tls.cert_store_stats()["x509"] == 1
+
+
+def test_blanks_before_a_value_do_not_count(tmp_path):
+    certificate, key = make_pem(b"hush")
+    (tmp_path / "c.pem").write_text(certificate)
+    (tmp_path / "k.pem").write_text(key)
+    conf = {
+        "ssl.ca.location": str(tmp_path / "c.pem"),
+        "ssl.certificate.location": str(tmp_path / "c.pem"),
+        "ssl.key.location": str(tmp_path / "k.pem"),
+        "ssl.key.password": "hush",
+        "ssl.endpoint.identification.algorithm": "none",
+    }
+    tls = parse_security({"security.protocol": "ssl"} | {name: f" {value}" for name, value in conf.items()}).tls
+    assert tls.cert_store_stats()["x509"] == 1
+    assert not tls.check_hostname
+
+
+def test_none_is_the_default():
+    tls = parse_security(
+        {
+            "security.protocol": "ssl",
+            "ssl.endpoint.identification.algorithm": None,
+            "enable.ssl.certificate.verification": None,
+            "ssl.ca.pem": None,
+        }
+    ).tls
+    assert tls.check_hostname
+    assert tls.verify_mode is ssl.CERT_REQUIRED
 
 
 def test_a_wrong_key_password_is_named():
