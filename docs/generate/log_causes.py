@@ -318,6 +318,12 @@ CAUSES: dict[str, tuple[str, str]] = {
         "the application does too much between two polls",
         "do less between polls, raise `max.poll.interval.ms`, or [keep the group alive](../how-to/rebalances.md)",
     ),
+    "Client %r cannot fetch as its quota wants it": (
+        "a quota has come or changed, for which a consumer makes another client of librdkafka's, and what that needs is not "
+        "there any more: certificates that were taken away when the consumer was made, a key that may no longer be read, "
+        "a token that cannot be had. It reads on, less evenly, and tries again",
+        "leave those files where they are, or give certificates as text (`ssl.ca.pem`, `ssl.certificate.pem`, `ssl.key.pem`)",
+    ),
     "Client %s queues or fetches in sizes": (
         "`queued.max.messages.kbytes` or `fetch.*` were set by hand and are too large for this quota",
         "leave them out, or make the client anew now that the quota is known",

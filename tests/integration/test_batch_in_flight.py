@@ -398,13 +398,13 @@ def test_a_change_of_sizes_that_a_signal_ends_is_made_the_next_time(reader: Read
     reader.until(lambda: len(reader.seen[0]) >= 10)
     wanted = [NEAR]
     consumer._kq_core.other_sizes = lambda now_ms: wanted.pop() if wanted else None  # type: ignore[method-assign]
-    fetch_in = consumer._kq_fetch_in
+    fetch_in = consumer._kq_fetch_by
 
     def ended(*_: Any) -> None:
-        consumer._kq_fetch_in = fetch_in  # type: ignore[method-assign]
+        consumer._kq_fetch_by = fetch_in  # type: ignore[method-assign]
         raise Stop
 
-    consumer._kq_fetch_in = ended  # type: ignore[method-assign]
+    consumer._kq_fetch_by = ended  # type: ignore[method-assign]
     with pytest.raises(Stop):
         reader.until(lambda: False)
     reader.until(lambda: len(reader.seen[0]) >= EACH)

@@ -170,8 +170,7 @@ class ConsumerCore:
         leaders = self._pacer.leaders
         for message in messages:
             topic, partition = message.topic(), message.partition()
-            node = leaders.get((topic or "", -1 if partition is None else partition))
-            if node is not None:
+            if (node := leaders.get((topic or "", -1 if partition is None else partition))) is not None:
                 self._taken[node] = self._taken.get(node, 0) + len(message) + RECORD_BYTES
         return cost
 
@@ -224,8 +223,7 @@ class ConsumerCore:
         self._count_brokers()
         self._note_messages(int(statistics.get("rxmsgs", 0)), now_ms)
         self._note_stalls(now_ms)
-        held_up = self._joining.check(self.limit, now_ms, fetches=bool(self._pacer.leaders))
-        if held_up is not None:
+        if held_up := self._joining.check(self.limit, now_ms, fetches=bool(self._pacer.leaders)):
             self._say("joining", held_up, now_ms)
 
     def on_throttle(self, broker_name: str, broker_id: int, throttle_ms: int, now_ms: int) -> None:
@@ -250,14 +248,19 @@ class ConsumerCore:
         """How it fetches now."""
         return self._sizing.sizes
 
+    @sizes.setter
+    def sizes(self, sizes: FetchSizes) -> None:
+        self._sizing.sizes = sizes
+        self._received_messages = 0
+        self._pacer.set_sizes(sizes)
+
     def other_sizes(self, now_ms: int) -> FetchSizes | None:
         """The sizes to fetch in from now on, if those that there are will not do; the caller heeds it."""
         if self._backoff is Backoff.OFF:
             return None
         wanted = self._sizing.other(self.limit, self._pacer.paces.values(), now_ms)
         if wanted is not None:
-            self._received_messages = 0
-            self._pacer.set_sizes(wanted)
+            self.sizes = wanted
         return wanted
 
     def leave(self) -> None:
@@ -334,8 +337,7 @@ class ConsumerCore:
         )
 
     def _say(self, cause: str, text: str, now_ms: int, *, is_warning: bool = True, **extra: Any) -> None:
-        said_at_ms = self._said_at_ms.get(cause)
-        if said_at_ms is not None and now_ms - said_at_ms < SAY_EVERY_MS:
+        if (said_at_ms := self._said_at_ms.get(cause)) is not None and now_ms - said_at_ms < SAY_EVERY_MS:
             return
         self._said_at_ms[cause] = now_ms
         fields = {"client_id": self._client_id, "consumer_byte_rate": self.limit.byte_rate, **extra}
@@ -351,8 +353,7 @@ class ConsumerCore:
 
     def _mute(self, node: int, until_ms: int) -> None:
         """The broker answers nothing until then, which says nothing of how many bytes may be fetched."""
-        pace = self._pacer.paces.get(node) or self._pacer.paces.get(ONLY)
-        if pace is not None:
+        if pace := self._pacer.paces.get(node) or self._pacer.paces.get(ONLY):
             pace.throttled_until_ms = max(pace.throttled_until_ms, until_ms)
 
     def _watch_stall(self, node: int, throttle_ms: int, now_ms: int) -> None:
@@ -375,8 +376,7 @@ class ConsumerCore:
 
     def _note_stalls(self, now_ms: int) -> None:
         for node, watch in self._stalls.items():
-            stall = watch.check(now_ms)
-            if stall is not None:
+            if stall := watch.check(now_ms):
                 text = f"Client {self._client_id!r}, broker {node}: {stall.words(self.limit.byte_rate)}"
                 self._say(f"stall of {node}", text, now_ms, broker_id=node)
 

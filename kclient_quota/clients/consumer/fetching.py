@@ -26,7 +26,7 @@ from kclient_quota.clients.agents import CConsumer
 from kclient_quota.clients.calls import CallApart, interruptible
 from kclient_quota.clients.consumer.held import Partition, key_of
 from kclient_quota.clock import unix_ms
-from kclient_quota.config import is_true
+from kclient_quota.config import DEFAULT_CLIENT_ID, is_true
 from kclient_quota.pacing.fetching.fetch_sizes import FetchSizes
 
 logger = logging.getLogger("kclient_quota")
@@ -68,6 +68,7 @@ class Fetching(CConsumer):
     _kq_begun_s = 0.0  # when partitions were begun last, in the time of the wall clock, as statistics tell it
     _kq_reset = "latest"
     _kq_tells_ends = False
+    _kq_said_not_made = False
 
     def _kq_prepare_fetching(self, conf: Mapping[str, Any], events: Callable[[Any], None]) -> None:
         """Remember how to make another client.
@@ -190,15 +191,8 @@ class Fetching(CConsumer):
 
     # Changing sizes ------------------------------------------------------------------------------------------------
 
-    def _kq_fetch_in(self, sizes: FetchSizes, expected: Mapping[Partition, int], told: Mapping[str, Any]) -> None:
-        """Have a client with these sizes fetch from now on.
-
-        Args:
-            sizes: of its fetches and its queue.
-            expected: the offsets to go on from, where any are known.
-            told: the last statistics of the client that fetches now.
-        """
-        assigned = super().assignment()
+    def _kq_made_to_fetch(self, sizes: FetchSizes) -> CConsumer | None:
+        """A client with these sizes; None where none can be made: what it reads may have gone since this one was."""
         sizes_of_now = FetchSizes(1, 1).conf
         conf = {key: value for key, value in self._kq_fetcher_conf.items() if key not in sizes_of_now}
         conf.update(
@@ -212,9 +206,32 @@ class Fetching(CConsumer):
                 "stats_cb": self._kq_fetcher_events,
             }
         )
+        try:
+            fetcher = made_apart(conf)
+        except KafkaException as error:
+            if not self._kq_said_not_made:
+                logger.warning(
+                    "Client %r cannot fetch as its quota wants it, and goes on as before: the other client that would "
+                    "do so cannot be made: %s",
+                    conf.get("client.id", DEFAULT_CLIENT_ID),
+                    error,
+                )
+            self._kq_said_not_made = True
+            return None
+        self._kq_said_not_made = False
+        return fetcher
+
+    def _kq_fetch_by(self, fetcher: CConsumer, expected: Mapping[Partition, int], told: Mapping[str, Any]) -> None:
+        """Have this client fetch from now on.
+
+        Args:
+            fetcher: has nothing assigned yet.
+            expected: the offsets to go on from, where any are known.
+            told: the last statistics of the client that fetches now.
+        """
+        assigned = super().assignment()
         unread = self._kq_unread(assigned, expected, told)
         starts = {**unread, **expected}
-        fetcher = made_apart(conf)
         for part in assigned:
             part.offset = starts.get(key_of(part), OFFSET_INVALID)
         if assigned:

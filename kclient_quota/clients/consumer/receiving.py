@@ -39,6 +39,8 @@ DRAIN_BATCHES: Final = 10
 AHEAD_S: Final = 0.01
 """Callbacks and rebalances are served that often, while messages are taken ahead of what `poll` is asked for."""
 MOST_AHEAD: Final = 256
+MAKE_AGAIN_MS: Final = 60_000
+"""A client that cannot be made, for want of a token for one, holds `poll` up for up to ten seconds each time."""
 
 _plain_consume: Final = CConsumer.consume
 
@@ -66,6 +68,8 @@ class Receiving(Recovering):
         self._kq_ahead = 1
         self._kq_serve_at = 0.0
         self._kq_other_sizes: FetchSizes | None = None  # to fetch in, as soon as it can be done
+        self._kq_sizes_of_now = listener.core.sizes
+        self._kq_make_at_ms = 0
 
     # Receiving ----------------------------------------------------------------------------------------------------
 
@@ -279,7 +283,14 @@ class Receiving(Recovering):
             self._kq_review()
 
     def _kq_change_sizes(self, sizes: FetchSizes) -> None:
-        """Have fetches of these sizes from now on; what is prefetched already is held."""
+        """Have fetches of these sizes from now on, if it can be done; what is prefetched already is held."""
+        fetcher, now_ms = None, self._kq_clock.now_ms()
+        if now_ms >= self._kq_make_at_ms:
+            fetcher = self._kq_made_to_fetch(sizes)
+            self._kq_make_at_ms = now_ms + MAKE_AGAIN_MS if fetcher is None else now_ms
+        if fetcher is None:
+            self._kq_core.sizes = self._kq_sizes_of_now
+            return
         self._kq_note_handed()
         if self._kq_in_doubt:
             self._kq_recover()
@@ -294,7 +305,8 @@ class Receiving(Recovering):
         # The other client knows no position before it has handed something over, be that after all that is held.
         self._kq_sought.update({key: (at, None) for key, at in expected.items() if self._kq_starts.get(key) != at})
         self._kq_received.ends_come_again(self._kq_held.ends() if self._kq_tells_ends else {})
-        self._kq_fetch_in(sizes, expected, self._kq_listener.told)
+        self._kq_fetch_by(fetcher, expected, self._kq_listener.told)
+        self._kq_sizes_of_now = sizes
         self._kq_listener.is_split = self._kq_goes_round = True
 
     def _kq_review(self) -> None:
