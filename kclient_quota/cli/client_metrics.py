@@ -33,19 +33,19 @@ def main(argv: list[str] | None = None) -> int:
     """
     parser = _parser()
     words = sys.argv[1:] if argv is None else argv
+
+    def told(error: Exception) -> int:
+        notice(f"Error while executing client metrics command : {error}")
+        return 1
+
     if words[:1] == ["completion"]:
-        return _completion(words[1:])
+        return guarded(lambda: _completion(words[1:]), told)
     options = parsed(parser, words)
     problem = _problem(options)
     if problem:
         parser.print_usage(sys.stderr)
         print(problem, file=sys.stderr)
         return 1
-
-    def told(error: Exception) -> int:
-        notice(f"Error while executing client metrics command : {error}")
-        return 1
-
     return guarded(lambda: _carry_out(options), told)
 
 

@@ -50,7 +50,7 @@ def rendered(output: str, text: Callable[[], str], table: Callable[[], str], row
     if output == "yaml":
         import yaml  # noqa: PLC0415 - slow to load, and hardly anybody asks for it
 
-        return yaml.safe_dump(rows(), sort_keys=False, allow_unicode=True).rstrip("\n")
+        return yaml.safe_dump(rows(), sort_keys=False, allow_unicode=is_utf8(sys.stdout)).rstrip("\n")
     return table() if output == "table" else text()
 
 

@@ -15,10 +15,10 @@ from typing import NoReturn
 
 from kclient_telemetry.errors import MissingExtraError
 
-from kclient_quota.cli.printing import leave
+from kclient_quota.cli.printing import leave, notice
 from kclient_quota.errors import ConfigError, KclientQuotaError
 
-INTERRUPTED, TERMINATED = 130, 143
+FAILED, INTERRUPTED, TERMINATED = 1, 130, 143
 
 
 class Terminated(KeyboardInterrupt):
@@ -68,10 +68,8 @@ def guarded(work: Callable[[], int], told: Callable[[Exception], int]) -> int:
     Returns:
         the exit status.
     """
-    _open_what_is_closed()
     try:
         status = work()
-        sys.stdout.flush()
     except KeyboardInterrupt as pressed:
         return TERMINATED if isinstance(pressed, Terminated) else INTERRUPTED
     except BrokenPipeError:  # whoever reads has seen enough
@@ -91,10 +89,17 @@ def script(main: Callable[[], int]) -> None:
     the operating system: waiting for it would make them press again. Names that a terminal's encoding has not are
     escaped.
     """
+    _open_what_is_closed()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    status = main()
+    try:
+        status = main()
+    except SystemExit as ended:  # argparse has said what is wrong, or has printed a help
+        status = ended.code if isinstance(ended.code, int) else 0
+    except KeyboardInterrupt:  # before the command itself began
+        status = INTERRUPTED
+    status = _written(status)
     if status in {INTERRUPTED, TERMINATED}:
         for stream in (sys.stdout, sys.stderr):
             try:
@@ -103,6 +108,18 @@ def script(main: Callable[[], int]) -> None:
                 continue
         os._exit(status)
     sys.exit(status)
+
+
+def _written(status: int) -> int:
+    """Write what standard output still keeps; Python would do so last of all, and complain in its own words."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        leave(sys.stdout)
+        if not (status or isinstance(error, BrokenPipeError)):
+            notice(f"standard output: {error.strerror}")
+            return FAILED
+    return status
 
 
 def _open_what_is_closed() -> None:

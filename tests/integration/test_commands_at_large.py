@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from kclient_quota import __version__
 from kclient_quota.admin.model import ClientQuotaFilter
@@ -140,12 +141,24 @@ def test_options_of_the_cluster_may_stand_before_the_command_and_modes_need_no_d
             assert (out.strip(), err.count("\n")) == ("", 1), "nothing is found, and that is said"
 
 
-def test_who_reads_a_few_lines_only_hears_no_complaint():
-    code = "from kclient_quota.cli.quotas import entry; import sys; sys.argv[1:] = ['completion', 'bash']; entry()"
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        process.stdout.close()
-        err = process.stderr.read()
-    assert (process.returncode, err) == (0, b"")
+SMALL = [[QUOTAS, "--version"], [QUOTAS, "apply", "--help"], [METRICS, "completion", "bash"], [MAIN, "--help"]]
+"""What fits into Python's buffer, and is written when all is over; and what argparse prints."""
+
+
+def buffered(*words, stdout):
+    """A command as a shell starts it: what it prints is kept until there is a page of it, or the end."""
+    code = f"from {words[0]} import entry; import sys; sys.argv[1:] = {list(words[1:])!r}; entry()"
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    return python("-c", code, stdout=stdout, env=env)
+
+
+@pytest.mark.parametrize("words", [[QUOTAS, "completion", "bash"], *SMALL], ids=" ".join)
+def test_who_reads_a_few_lines_only_hears_no_complaint(words):
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = buffered(*words, stdout=writer)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def configured(broker):
@@ -246,7 +259,12 @@ def test_names_that_a_terminal_cannot_show_are_escaped(encoding):
     with EmbeddedBroker() as broker:
         broker.set_quota(user="z\u00e9\u65e5", producer_byte_rate=5)
         server = ["--bootstrap-server", broker.bootstrap_servers]
-        for words in (["--list", "--json"], ["export"], ["configs", "--describe", "--user=z\u00e9\u65e5"]):
+        for words in (
+            ["--list", "--json"],
+            ["--list", "--output=yaml"],
+            ["export"],
+            ["configs", "--describe", "--user=z\u00e9\u65e5"],
+        ):
             code = (
                 f"import sys; sys.argv[1:] = {[*words, *server]!r}; from kclient_quota.cli.quotas import entry; entry()"
             )
@@ -261,18 +279,29 @@ def test_names_that_a_terminal_cannot_show_are_escaped(encoding):
             text = done.stdout.decode(encoding)
             if "--json" in words:
                 assert json.loads(text)[0]["entity"] == {"user": "z\u00e9\u65e5"}
+            elif "--output=yaml" in words:
+                assert yaml.safe_load(text)[0]["entity"] == {"user": "z\u00e9\u65e5"}
             else:
                 assert ("z\u00e9\u65e5" in text) is (encoding == "utf-8")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that is always full")
-def test_a_full_disk_is_one_line():
-    code = "from kclient_quota.cli.quotas import entry; import sys; sys.argv[1:] = ['completion', 'bash']; entry()"
+@pytest.mark.parametrize("words", [[QUOTAS, "completion", "bash"], *SMALL], ids=" ".join)
+def test_a_full_disk_is_one_line(words):
     with Path("/dev/full").open("w") as full:
-        done = python("-c", code, stdout=full)
+        done = buffered(*words, stdout=full)
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
-    assert "No space left" in done.stderr
+    assert "No space left on device" in done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that is always full")
+def test_what_a_cluster_says_on_a_full_disk_is_one_line_too():
+    with EmbeddedBroker() as broker, Path("/dev/full").open("w") as full:
+        broker.set_quota(user="a", producer_byte_rate=5)
+        for words in (["export"], ["--list", "--json"]):
+            done = buffered(QUOTAS, *words, "--bootstrap-server", broker.bootstrap_servers, stdout=full)
+            assert (done.returncode, done.stderr) == (1, "standard output: No space left on device\n")
 
 
 def completed(script, *words):
