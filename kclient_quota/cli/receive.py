@@ -164,13 +164,6 @@ def _sinks(options: argparse.Namespace) -> tuple["list[Sink]", list[Any]]:
     sinks: list[Sink] = []
     closers: list[Any] = []
     try:
-        for exporter in exporters_of(options, give_up_after_ms=_GIVE_UP_MS):
-            waiting, refused = partial(_waiting_to_export, exporter), partial(_refused, exporter)
-            points_refused = partial(_points_refused, exporter)
-            not_taken = partial(_not_taken, exporter)
-            told = not_taken, refused, points_refused
-            sinks.append(Sink(exporter.accept, waiting, *told, exporter.complete, is_remote=True))
-            closers.append(exporter.close)
         for option, writer in (("jsonl", files.JsonLinesWriter), ("parquet", files.ParquetWriter)):
             directory = getattr(options, option)
             if directory is not None:
@@ -180,6 +173,14 @@ def _sinks(options: argparse.Namespace) -> tuple["list[Sink]", list[Any]]:
                 lost = partial(_not_written, queued, files_of)
                 sinks.append(Sink(queued.accept, waiting, lost, complete=queued.complete))
                 closers.append(queued.close)
+        # behind the files, which are closed in this order: a collector that is away takes all the time that there is
+        for exporter in exporters_of(options, give_up_after_ms=_GIVE_UP_MS):
+            waiting, refused = partial(_waiting_to_export, exporter), partial(_refused, exporter)
+            points_refused = partial(_points_refused, exporter)
+            not_taken = partial(_not_taken, exporter)
+            told = not_taken, refused, points_refused
+            sinks.append(Sink(exporter.accept, waiting, *told, exporter.complete, is_remote=True))
+            closers.append(exporter.close)
         if options.metrics_port is not None:
             endpoint = _endpoint(options, closers)
             sinks.append(Sink(endpoint.accept, lambda: (0, 0)))

@@ -141,7 +141,8 @@ class TopicReceiver:
     def run(self, stopped: Callable[[], bool], *, idle_ms: int | None = None) -> bool:
         """Receive until `stopped`, or until nothing has come for `idle_ms` and what was there has been read.
 
-        When that end is not reached, it is a minute without anything, and a warning.
+        Nor is it idle while sinks get on with what they have: a slow disk may be minutes behind. When that end is not
+        reached, it is a minute without anything, and a warning.
 
         Returns:
             whether it went on so long: not when a sink has lost something, or when the end was not reached.
@@ -151,6 +152,7 @@ class TopicReceiver:
         """
         began_ms = last_ms = self._clock.now_ms()
         is_told = False
+        left_bytes = 0
         while not stopped():
             if self.lost():
                 return False
@@ -166,7 +168,8 @@ class TopicReceiver:
                     "the group has not given out its partitions yet; a member that was killed is waited for, as long "
                     "as its session"
                 )
-            if self._paused:
+            before, left_bytes = left_bytes, sum(sink.waiting()[1] for sink in self._sinks)
+            if self._paused or left_bytes < before:
                 last_ms = now_ms
             if idle_ms is None or now_ms - last_ms < idle_ms:
                 continue

@@ -1,14 +1,18 @@
 """When who reads a topic of pushes has read what was there, by a clock that is moved by hand."""
 
+import argparse
 import logging
 import threading
 import time
 import tracemalloc
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError
+from kclient_telemetry.receiver.otlp_export import OtlpExporter
+from kclient_telemetry.receiver.queued import QueuedSink
 
 from kclient_quota.cli import receive, telemetry_sources
 from kclient_quota.errors import ClusterError
@@ -135,6 +139,28 @@ def test_a_sink_that_has_lost_something_ends_it(caplog: pytest.LogCaptureFixture
     assert not receiver.run(lambda: False, idle_ms=IDLE_MS)
     assert (receiver.lost(), receiver.left()) == (1, 2)
     assert not caplog.text
+
+
+@pytest.mark.parametrize(("done_ms", "ends_ms"), [(30_000, 31_000), (10**9, 5_000)], ids=["slow", "away"])
+def test_it_is_not_idle_while_a_sink_gets_on(done_ms: int, ends_ms: int) -> None:
+    """A disk that is slow has most of what was read still before it when all is read; one that stands still may go."""
+    clock = ManualClock(0)
+    consumer: Any = Script(clock, joins_ms=0, first_ms=0, records=20, tells_end=True)
+    left = Sink(lambda _: None, lambda: (1, max(0, done_ms - clock.now_ms()) if done_ms < 10**9 else 1))
+    assert TopicReceiver(consumer, [left], clock).run(lambda: False, idle_ms=IDLE_MS)
+    assert abs(clock.now_ms() - ends_ms) <= POLL_MS
+
+
+def test_files_are_closed_before_a_collector_is_waited_for(tmp_path: Path) -> None:
+    """One that is away takes all the time that there is, and a file under way would never get its name."""
+    parser = argparse.ArgumentParser()
+    receive.add_arguments(parser)
+    to = ["--otlp", "http://127.0.0.1:9", "--jsonl", str(tmp_path), "--metrics-port", "0"]
+    _, closers = receive._sinks(parser.parse_args(["--from-topic", "t", *to]))
+    for close in closers:
+        close(0)
+    kinds = [type(close.__self__) for close in closers]
+    assert kinds.index(QueuedSink) < kinds.index(OtlpExporter)
 
 
 def test_one_more_line_of_librdkafka_a_minute_is_enough(caplog: pytest.LogCaptureFixture) -> None:
