@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import threading
 import time
 from collections import Counter
 
@@ -11,7 +12,7 @@ import pytest
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.errors import ConfigError
 from kclient_quota.spark.pipeline import Plan, run
-from kclient_quota.spark.streaming.checkpoint import MARK, claim
+from kclient_quota.spark.streaming.checkpoint import MARK, claim, marked
 from tests.spark.receiving import FROM_THE_FUTURE, Client, ToTopic, receive
 from tests.spark.stream_process import goes_on, kill, numbers, started
 
@@ -78,6 +79,29 @@ def test_a_checkpoint_says_whose_it_is(spark, tmp_path):
     claim(spark, str(folder), {"job": "usage"})
     with pytest.raises(ConfigError, match="a stream with job usage, this one has throttled: start with a new checkp"):
         claim(spark, str(folder), {"job": "throttled"})
+
+
+def test_a_run_that_was_killed_as_it_marked_its_checkpoint_is_begun_anew(spark, tmp_path):
+    """Spark makes the directory first, and the line comes last: whatever restarts drivers would do so for ever."""
+    folder = tmp_path / "checkpoint"
+    (folder / MARK / "_temporary" / "0").mkdir(parents=True)
+    assert marked(spark, str(folder)) is None
+    claim(spark, str(folder), {"job": "usage"}, patience_s=0)
+    assert marked(spark, str(folder))["job"] == "usage"
+
+
+def test_a_run_that_is_just_marking_its_checkpoint_is_waited_for_and_said(spark, tmp_path):
+    mark = tmp_path / MARK
+    mark.mkdir()
+
+    def written(*_):
+        (mark / "part-00000.txt").write_text('{"version": 5, "job": "usage"}\n')
+
+    timer = threading.Timer(1, written)
+    timer.start()
+    with pytest.raises(ConfigError, match="another run has begun with it at this moment"):
+        claim(spark, str(tmp_path), {"job": "usage"})
+    timer.join()
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ It is written and read by Spark itself, so that it may be wherever Spark writes,
 """
 
 import json
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,11 +19,14 @@ VERSION: Final = 5
 """Goes up when a job's columns or state change, so that an old checkpoint cannot be gone on with."""
 MARK: Final = "kclient-quota.json"
 _EXISTS: Final = "PATH_ALREADY_EXISTS"
+_MARKS_S: Final = 10.0
+"""A mark is a line: whoever has not written it in so long has been killed."""
+_LOOK_S: Final = 0.5
 _REMEDY: Final = "start with a new checkpoint and a new output, or go on with what wrote this one"
 
 
 def marked(spark: "SparkSession", checkpoint: str) -> dict[str, Any] | None:
-    """The facts that an earlier run has left; None: the checkpoint is new.
+    """The facts that an earlier run has left; None: the checkpoint is new, or its first run got no further than that.
 
     Args:
         spark: any path that it takes may be a checkpoint.
@@ -32,13 +36,12 @@ def marked(spark: "SparkSession", checkpoint: str) -> dict[str, Any] | None:
         ConfigError: it is of another version, or of no pipeline of ours.
     """
     lines = _lines(spark, f"{checkpoint}/{MARK}")
-    if lines is None:
-        if _lines(spark, f"{checkpoint}/metadata") is not None:
-            raise ConfigError(
-                f"checkpoint {checkpoint} was written by an older version of the pipeline, or by another program: "
-                f"{_REMEDY}"
-            )
+    if not lines and _lines(spark, f"{checkpoint}/metadata") is None:
         return None
+    if lines is None:
+        raise ConfigError(
+            f"checkpoint {checkpoint} was written by an older version of the pipeline, or by another program: {_REMEDY}"
+        )
     try:
         found = dict(json.loads("".join(lines)))
     except (ValueError, TypeError) as error:
@@ -51,13 +54,14 @@ def marked(spark: "SparkSession", checkpoint: str) -> dict[str, Any] | None:
     return found
 
 
-def claim(spark: "SparkSession", checkpoint: str, facts: Mapping[str, Any]) -> None:
+def claim(spark: "SparkSession", checkpoint: str, facts: Mapping[str, Any], *, patience_s: float = _MARKS_S) -> None:
     """Mark a new checkpoint, or see whether an old one is of the same stream.
 
     Args:
         spark: as `marked`.
         checkpoint: the directory.
         facts: what has to stay the same from run to run.
+        patience_s: how long another run may take to write its mark; it is taken for killed then.
 
     Raises:
         ConfigError: as `marked`; or it is of another job, or another run marks it at this moment.
@@ -66,7 +70,8 @@ def claim(spark: "SparkSession", checkpoint: str, facts: Mapping[str, Any]) -> N
     if found is None:
         text = json.dumps({"version": VERSION, **facts})
         try:
-            spark.createDataFrame([(text,)], "value string").coalesce(1).write.text(f"{checkpoint}/{MARK}")
+            mode = "overwrite" if _is_left(spark, checkpoint, patience_s) else "error"
+            spark.createDataFrame([(text,)], "value string").coalesce(1).write.mode(mode).text(f"{checkpoint}/{MARK}")
         except AnalysisException as error:
             if error.getCondition() != _EXISTS:
                 raise
@@ -80,6 +85,14 @@ def claim(spark: "SparkSession", checkpoint: str, facts: Mapping[str, Any]) -> N
             raise ConfigError(
                 f"checkpoint {checkpoint} is of a stream with {name} {found.get(name)}, this one has {value}: {_REMEDY}"
             )
+
+
+def _is_left(spark: "SparkSession", checkpoint: str, patience_s: float) -> bool:
+    """Whether there is a mark without its line, of a run that was killed as it wrote it; or that is just writing it."""
+    end_s = time.monotonic() + patience_s
+    while (lines := _lines(spark, f"{checkpoint}/{MARK}")) == [] and time.monotonic() < end_s:
+        time.sleep(_LOOK_S)
+    return lines == []
 
 
 def damaged(checkpoint: str) -> str:
