@@ -197,6 +197,7 @@ def test_partial_success(collector, sender):
         (b"null", 0, ""),
         (b"[" * 60_000, 0, ""),
         (b'{"partialSuccess": {"rejectedDataPoints": "many"}}', 0, ""),
+        (b'{"partialSuccess": {"rejectedDataPoints": "-1"}}', 0, ""),
     ],
 )
 def test_partial_success_in_json(collector, sender, kind, answer, rejected, detail):

@@ -86,4 +86,5 @@ def accepted(answer: bytes) -> Outcome:
         partial = ExportMetricsServiceResponse.FromString(answer).partial_success
     except DecodeError:
         return Outcome(Status.ACCEPTED)
-    return Outcome(Status.ACCEPTED, partial.error_message, rejected_points=partial.rejected_data_points)
+    rejected = max(0, partial.rejected_data_points)  # it has a sign on the wire, and takes back nothing that was lost
+    return Outcome(Status.ACCEPTED, partial.error_message, rejected_points=rejected)
