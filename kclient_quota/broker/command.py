@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import sys
-import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from kclient_telemetry.receiver.otlp_options import add_otlp_arguments, otlp_set
 
 from kclient_quota.broker.collector import Collector
 from kclient_quota.broker.manners import KAFKA, MANNERS
+from kclient_quota.clock import SYSTEM_CLOCK
 from kclient_quota.config import quantity
 from kclient_quota.errors import ConfigError
 from kclient_quota.quota.entity import QUOTA_KEYS
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 _ENTITIES = {"user": "user", "client-id": "client_id", "ip": "ip"}
 _DEFAULT_NAME = "<default>"
 _LAST_PORT = 65_535
-_LOOK_S = 0.2
+_LOOK_MS = 100
+_STOPS = (signal.SIGINT, signal.SIGTERM)
 _EXPORT_TIMEOUT_MS = 700
 """How long whoever has pressed Ctrl-C waits for collectors."""
 _MOST_BROKERS = 1_000
@@ -142,8 +143,9 @@ def run(options: argparse.Namespace) -> int:
         manner=options.manner,
         exporters=exporters_of(options),
     )
-    stopped = threading.Event()
-    former = {number: signal.signal(number, lambda *_: stopped.set()) for number in (signal.SIGINT, signal.SIGTERM)}
+    # no Event: its set() would wait for its lock, which whoever is interrupted in a wait may hold, for ever
+    heard: list[int] = []
+    former = {each: signal.signal(each, lambda number, _: heard.append(number)) for each in _STOPS}
     collector = Collector()
     collector.begin()
     try:
@@ -155,8 +157,8 @@ def run(options: argparse.Namespace) -> int:
             if options.otlp or options.metrics_port is not None:
                 broker.set_client_metrics("everything", interval_ms=options.client_metrics_interval_ms)
             _say(broker, options)
-            while not stopped.wait(_LOOK_S):  # a wait without end may not hear of a signal
-                continue
+            while not heard:
+                SYSTEM_CLOCK.sleep_ms(_LOOK_MS)
             broker.close(_EXPORT_TIMEOUT_MS)
     finally:
         collector.end()

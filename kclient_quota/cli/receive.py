@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 _GIVE_UP_MS = 24 * 3_600_000
 _CLOSE_MS = 10_000
 _HURRY_MS = 400
+_STOPS = (signal.SIGINT, signal.SIGTERM)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -87,23 +88,28 @@ def run(options: argparse.Namespace) -> int:
         "auto.offset.reset": "earliest",
     }
     sinks, closers = _sinks(options)
-    stopped = threading.Event()
-    former = {number: signal.signal(number, lambda *_: stopped.set()) for number in (signal.SIGINT, signal.SIGTERM)}
+    # no Event: its set() would wait for its lock, which the same handler may hold when a second signal comes, for ever
+    heard: list[int] = []
+    former = {each: signal.signal(each, lambda number, _: heard.append(number)) for each in _STOPS}
+
+    def is_stopped() -> bool:
+        return bool(heard)
+
     try:
         receivers: list[TopicReceiver] = []
         new_at_end = not options.from_beginning
-        consumer, is_joined = subscribed(options, conf, stopped.is_set, receivers, new_at_end=new_at_end)
+        consumer, is_joined = subscribed(options, conf, is_stopped, receivers, new_at_end=new_at_end)
         print("receiving; Ctrl-C stops", file=sys.stderr, flush=True)
         receiver = TopicReceiver(consumer, sinks, SYSTEM_CLOCK, is_joined)
         receivers.append(receiver)
         idle_ms = None if options.idle_exit is None else round(options.idle_exit * 1000)
         is_whole = False
         try:
-            is_whole = receiver.run(stopped.is_set, idle_ms=idle_ms)
-            if not (receiver.received.records or stopped.is_set()):
+            is_whole = receiver.run(is_stopped, idle_ms=idle_ms)
+            if not (receiver.received.records or is_stopped()):
                 check_topic(consumer, options)
         finally:
-            within_ms = _HURRY_MS if stopped.is_set() else _CLOSE_MS
+            within_ms = _HURRY_MS if is_stopped() else _CLOSE_MS
             _close(closers, within_ms)
             closers = []
             left = receiver.left()  # sinks are closed: what they have not done with now they never will
@@ -129,7 +135,7 @@ def run(options: argparse.Namespace) -> int:
     }
     rows = {what.replace(" ", "_"): number for what, number in counts.items()}
     say(json.dumps(rows) if options.json else ", ".join(f"{number} {what}" for what, number in counts.items()))
-    is_handed_on = not (receiver.lost() or refused or points_refused) and (stopped.is_set() or not left)
+    is_handed_on = not (receiver.lost() or refused or points_refused) and (is_stopped() or not left)
     return 0 if is_whole and is_handed_on else 1
 
 

@@ -1,7 +1,10 @@
+import ast
 import sys
+from pathlib import Path
 
 import pytest
 
+import kclient_quota
 from kclient_quota.cli.main import _COMMANDS, main
 
 
@@ -77,3 +80,11 @@ def test_a_missing_extra_says_what_to_install(
     monkeypatch.setitem(sys.modules, "kclient_quota.demo.run", None)
     assert main(["demo"]) == 1
     assert "pip install 'kclient-quota[demo]'" in capsys.readouterr().err
+
+
+def test_handlers_of_signals_take_no_lock() -> None:
+    """`Event.set` waits for a lock that whoever is interrupted in `wait`, or in `set` by a second signal, has."""
+    for file in Path(kclient_quota.__file__).parent.rglob("*.py"):
+        for call in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(call, ast.Call) and ast.unparse(call.func) == "signal.signal":
+                assert ".set()" not in ast.unparse(call), f"{file}:{call.lineno}"
