@@ -38,6 +38,7 @@ _OF_JAVA: Final = "An error occurred while calling "
 _NOTHING_SAID: Final = "Exception thrown in awaitResult:"
 _DAMAGED: Final = ("MALFORMED_LOG_FILE", "MISSING_STATE_DIRECTORY", "CANNOT_LOAD_STATE_STORE", "com.fasterxml.jackson")
 """In what Spark says of a checkpoint of which something is missing or cut short."""
+_PATTERNS: Final = frozenset("*?[]{}")
 _UNREAD: Final = ("FAILED_READ_FILE", "CANNOT_READ_FILE_FOOTER")
 _GONE: Final = "FILE_NOT_EXIST"
 _CAUSE: Final = re.compile(r"^Caused by: [\w.$]+: (.*)", re.MULTILINE)
@@ -56,6 +57,11 @@ def run(spark: "SparkSession", plan: Plan) -> str:
     limits = read_limits(plan.quotas) if plan.quotas else None
     if plan.client is None and not Path(plan.source).exists() and "://" not in plan.source:
         raise ConfigError(f"input {plan.source}: there is no such directory")
+    if plan.client is None and "://" not in plan.source and _PATTERNS & set(plan.source):
+        raise ConfigError(
+            f"input {plan.source}: Spark takes *, ?, brackets and braces in a name for a pattern, and would read other "
+            "directories, or one several times; give the directory another name, or a link to it"
+        )
     try:
         if plan.checkpoint:
             return run_stream(spark, plan, limits)

@@ -281,6 +281,14 @@ def ran(spark, tmp_path_factory):
     return checkpoint, out, source
 
 
+@pytest.mark.parametrize("name", ["telemetry[prod]", "st*r", "a?b", "in{a}"])
+def test_a_directory_whose_name_spark_takes_for_a_pattern(spark, tmp_path, name):
+    """A stream read each file of `st*r` once for each file, `a?b` was `a b` as well."""
+    write(tmp_path / name, [push(1, 60, 60, {BYTES: 1.0})])
+    plan = {"job": "points", "source": str(tmp_path / name), "output": str(tmp_path / "out")}
+    assert "for a pattern" in failure(spark, ConfigError, **plan, source_format="pushes")
+
+
 def test_an_older_checkpoint(spark, plan, tmp_path):
     folder = tmp_path / "checkpoint"
     folder.mkdir()
