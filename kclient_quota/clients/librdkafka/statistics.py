@@ -31,6 +31,7 @@ class BrokerDelta:
         throttled_max_ms: the longest of them.
         waiting_requests: requests without an answer now.
         fetches: fetches answered, throttled or not; of what does not count requests by their kind, all responses.
+        has_produced: whether it was ever sent messages.
     """
 
     node_id: int
@@ -47,6 +48,7 @@ class BrokerDelta:
     throttled_max_ms: int
     waiting_requests: int
     fetches: int
+    has_produced: bool = False
 
 
 class StatisticsReader:
@@ -131,6 +133,7 @@ class StatisticsReader:
             throttled_max_ms=int(throttle.get("max", 0)),
             waiting_requests=waiting,
             fetches=self._answered_fetches(broker, waiting, rx),
+            has_produced=broker.get("req", {}).get("Produce", 0) > 0,
         )
 
     def _answered_fetches(self, broker: dict[str, Any], waiting: int, responses: int) -> int:

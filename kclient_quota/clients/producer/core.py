@@ -308,13 +308,14 @@ class ProducerCore:
         self._delivered_bytes += raw_bytes
         broker.queue.pace.on_delivered(raw_bytes, now_ms, arrived=arrived)
 
-    def on_wire(self, sent: Iterable[tuple[int, int]], now_ms: int, raw_bytes: int = 0) -> None:
+    def on_wire(self, sent: Iterable[tuple[int, int]], now_ms: int, raw_bytes: int = 0, *, is_own: bool = True) -> None:
         """Librdkafka has sent so many bytes since the last call: of each connection the broker's id and they.
 
         Args:
             sent: those.
             now_ms: now.
             raw_bytes: of the messages that they carry.
+            is_own: whether what was granted is among them.
         """
         found: Counter[Broker] = Counter()
         for number, nbytes in sent:
@@ -322,7 +323,7 @@ class ProducerCore:
             if broker is not None:
                 found[broker] += nbytes
         for broker, nbytes in found.items():
-            if broker.queue.pace.on_wire(nbytes, now_ms, learns=not self._passed_by):
+            if broker.queue.pace.on_wire(nbytes, now_ms, learns=is_own and not self._passed_by):
                 self.brokers.doubt_leader(broker.number)
         self._spare.on_sent(raw_bytes, max(found.values(), default=0))
         self._passed_by = False

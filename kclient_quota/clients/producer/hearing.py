@@ -6,6 +6,7 @@ Events come in whichever thread serves librdkafka. The core belongs to the sende
 import json
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -64,6 +65,7 @@ class Hearing:
         self._backoff = backoff
         self._clock = clock
         self._lock = threading.RLock()
+        self._unheard: deque[tuple[int, Told]] = deque()  # what was sent while there was no sender, and when
         self._reader = StatisticsReader()
         self._metrics = ClientThrottleMetrics(PRODUCER, client_id)
         self._log = ThrottleLog(client_id, "produce() backs off", backoff)
@@ -95,6 +97,8 @@ class Hearing:
         if deltas and self._outbox.is_running:
             self.only_id = deltas[-1].node_id
             self._tell(partial(_sent, deltas, message_bytes + RECORD_BYTES * messages))
+        elif deltas:
+            self._keep(deltas, now_ms)
         if not self._limit.known:
             self._ask(now_ms)
 
@@ -135,9 +139,23 @@ class Hearing:
             waited = self.waited.metrics(PRODUCER, self._client_id, now_ms)
             return {**self._metrics.collect(now_ms), **waited, **self.queue.collect(now_ms)}
 
+    def _keep(self, deltas: Sequence[BrokerDelta], now_ms: int) -> None:
+        """Keep what callers have had librdkafka send, for a window: the first throttle after it counts that, too.
+
+        Without it a limit that must be learnt from that throttle would be taken for next to nothing.
+        """
+        with self._lock:
+            self._unheard.append((now_ms, partial(_sent_straight, deltas, now_ms)))
+            kept_ms = (self._limit.samples + 1) * self._limit.window_ms
+            while now_ms - self._unheard[0][0] > kept_ms:
+                self._unheard.popleft()
+
     def _tell(self, told: Told, *, steps_in: bool = False) -> None:
         """Tell the core, by way of the sender; `steps_in`: it limits, so there must be one."""
         outbox = self._outbox
+        with self._lock:
+            while self._unheard:
+                outbox.notices.append(self._unheard.popleft()[1])
         outbox.notices.append(told)
         if not steps_in or self._backoff is Backoff.OFF:
             return
@@ -161,5 +179,21 @@ class Hearing:
 
 
 def _sent(deltas: Sequence[BrokerDelta], raw_bytes: int, core: ProducerCore, now_ms: int) -> None:
+    _meet(deltas, core)
+    core.on_wire(_counted(deltas), now_ms, raw_bytes)
+
+
+def _sent_straight(deltas: Sequence[BrokerDelta], at_ms: int, core: ProducerCore, _now_ms: int) -> None:
+    _meet(deltas, core)
+    core.on_wire(_counted(deltas), at_ms, is_own=False)
+
+
+def _meet(deltas: Sequence[BrokerDelta], core: ProducerCore) -> None:
+    for delta in deltas:
+        if delta.has_produced and delta.requests:
+            core.brokers.meet(delta.node_id)
+
+
+def _counted(deltas: Sequence[BrokerDelta]) -> list[tuple[int, int]]:
     # A broker does not count the four bytes of a request's length.
-    core.on_wire([(delta.node_id, delta.request_bytes - 4 * delta.requests) for delta in deltas], now_ms, raw_bytes)
+    return [(delta.node_id, delta.request_bytes - 4 * delta.requests) for delta in deltas]

@@ -277,6 +277,16 @@ class Brokers:
                 self.routes.forget(topic)
         self._move(now_ms)
 
+    def meet(self, number: int) -> None:
+        """A broker is sent messages: one that nothing was meant for leads something by now.
+
+        Its pace is to know of them before it throttles: a limit that must be learnt would be taken for next to nothing.
+        """
+        if self.known(number) is None:
+            self.get(number)
+            for topic in self.routes.partitions:
+                self.doubt(topic)
+
     def doubt(self, topic: str) -> None:
         """A topic's leaders may be others, or its partitions: ask before long."""
         route = self.routes.get(topic)

@@ -175,3 +175,57 @@ def test_when_all_connections_are_lost_it_is_to_be_asked_who_leads_what(code: in
     assert len(outbox.notices) == bool(lost)
     hand(outbox, core, clock.now_ms())
     assert core.brokers.lost == lost
+
+
+SENT_BYTES_PER_S = 60_000
+
+
+def sends(hearing: Hearing, clock: ManualClock, *, node: int, seconds: int, kind: str = "Produce") -> None:
+    """Librdkafka sends a broker ten requests a second, and says so each time."""
+    for second in range(1, seconds + 1):
+        clock.sleep_ms(1_000)
+        counted = {"tx": 10 * second, "txbytes": SENT_BYTES_PER_S * second, "req": {kind: 10 * second}}
+        hearing.on_statistics(statistics(node, **counted))
+
+
+@pytest.mark.parametrize("brokers", [1, 3])
+def test_what_went_straight_counts_when_a_limit_has_to_be_learnt_from_the_throttle_that_ends_that(brokers: int) -> None:
+    """A producer that a minute of calm has let go: of what it sent then its pace knew nothing, and stood still."""
+    hearing, clock, outbox = made(UNKNOWN)
+    core = core_of(UNKNOWN)
+    core.brokers.learn_routes({"orders": {0: 1, 1: 2}}, brokers, clock.now_ms())
+    sends(hearing, clock, node=2, seconds=100)
+    assert not outbox.notices  # who is never throttled keeps no more than a window
+    hearing.on_throttle(throttle(500, 2))
+    hand(outbox, core, clock.now_ms())
+    state = core.state(-1, clock.now_ms())[2 if brokers > 1 else -1]
+    assert 0.85 * SENT_BYTES_PER_S < state.rate < 1.1 * SENT_BYTES_PER_S  # told in lumps of a second
+
+
+def test_what_a_broker_is_sent_that_led_nothing_counts_at_once_and_who_leads_what_is_asked_for_anew() -> None:
+    """One that has been added, and given partitions: what waited for their former leaders has gone to it."""
+    hearing, clock, outbox = made(UNKNOWN)
+    outbox.is_running = True
+    core = core_of(UNKNOWN)
+    core.brokers.learn_routes({"orders": {0: 1}, "bills": {0: 2}}, 4, clock.now_ms())
+    sends(hearing, clock, node=4, seconds=1)
+    hand(outbox, core, clock.now_ms())
+    assert core.brokers.routes.old(clock.now_ms()) == ["orders", "bills"]
+    core.brokers.learn_routes({"orders": {0: 4}, "bills": {0: 2}}, 4, clock.now_ms())
+    sends(hearing, clock, node=4, seconds=20)
+    assert core.brokers.routes.old(clock.now_ms()) == []
+    hand(outbox, core, clock.now_ms())
+    hearing.on_throttle(throttle(500, 4))
+    hand(outbox, core, clock.now_ms())
+    assert core.state(-1, clock.now_ms())[4].rate > 0.85 * SENT_BYTES_PER_S
+
+
+def test_a_broker_that_is_asked_and_never_sent_messages_is_none_of_a_producers() -> None:
+    hearing, clock, outbox = made(UNKNOWN)
+    outbox.is_running = True
+    core = core_of(UNKNOWN)
+    core.brokers.learn_routes({"orders": {0: 1}}, 4, clock.now_ms())
+    sends(hearing, clock, node=4, seconds=20, kind="Metadata")
+    hand(outbox, core, clock.now_ms())
+    assert 4 not in core.state(-1, clock.now_ms())
+    assert core.brokers.routes.old(clock.now_ms()) == []
