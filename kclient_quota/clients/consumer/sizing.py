@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from math import inf
+from statistics import median_low
 from typing import Any, Final
 
 from kclient_quota.clients.limits import Limit
@@ -43,35 +44,49 @@ AMPLE: Final = 2.0
 PATIENCE: Final = 8
 """Statistics in a row that must say so: two seconds, longer than what was prefetched at first takes to come."""
 TELLING: Final = 20
-"""Statistics that must tell of a way before it is taken to be longer: five seconds of them. Time would not do: who has
+"""Statistics that must tell of a way before it is taken to be so long: five seconds of them. Time would not do: who has
 worked for six seconds between two polls has one that stands for all of it, with one round trip in it."""
 
 
 class Distance:
-    """How far one broker is: the shortest round trip, but of the last seconds only, as a way may become longer.
+    """How far one broker is: the usual round trip of the last seconds, and the shortest as long as that is not known.
+
+    One batch in each round trip comes as often as those take on average, be there one among them that is short: where
+    every way takes 0 to 100 ms the shortest of five seconds is 10 to 30.
 
     Attributes:
         ms: that; infinite as long as it is not known.
     """
 
     def __init__(self) -> None:
-        self.ms = self._lately_ms = inf
-        self._looks = 0
+        self.ms = inf
+        self._is_usual = False
+        self._lately_ms: list[float] = []
 
-    def see(self, shortest_ms: float, *, tells: bool) -> None:
+    def see(self, shortest_ms: float, usual_ms: float, *, tells: bool, at_most: bool) -> None:
         """Learn from statistics.
 
         Args:
             shortest_ms: the shortest round trip since the last ones.
+            usual_ms: how long they took on average.
             tells: whether the broker has answered at once. Where it has nothing, fetches wait for messages, and what
-                they took says at most how far it is.
+                they took says nothing of how far it is.
+            at_most: whether it is no farther than that, but may be nearer.
         """
-        if tells:
-            self._lately_ms = min(self._lately_ms, shortest_ms)
-            self._looks += 1
-        self.ms = min(self.ms, shortest_ms)
-        if self._looks == TELLING:
-            self.ms, self._lately_ms, self._looks = self._lately_ms, inf, 0
+        if not self._is_usual:
+            self.ms = min(self.ms, shortest_ms)
+        if not tells:
+            return
+        self._lately_ms.append(usual_ms)
+        if len(self._lately_ms) == TELLING:
+            usual_ms = median_low(self._lately_ms)  # a mute that is over by now makes one of them longer
+            self.ms = min(self.ms, usual_ms) if at_most else usual_ms
+            self._is_usual = True
+            self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """Fetches are of other sizes from now on, and take another time."""
+        self._lately_ms.clear()
 
 
 class Sizing:
@@ -137,14 +152,20 @@ class Sizing:
         Of a broker that has no messages the shortest is what was asked when it was connected to, so it counts before
         anything is fetched from it, too. Larger fetches take longer to come the larger they are, so only those of one
         batch tell that a broker is farther away than it was; and one that throttles does not read what it is asked.
+        A coordinator's connection brings no messages, and has its members wait for each other.
         """
         at_once = self._answering(statistics)
         for broker in statistics.get("brokers", {}).values():
-            shortest_us = broker.get("rtt", {}).get("min", 0)
-            if shortest_us > 0:
+            round_trips = broker.get("rtt", {})
+            shortest_us = round_trips.get("min", 0)
+            if shortest_us > 0 and broker.get("source") != "logical":
                 node, throttles = broker["nodeid"], broker.get("throttle", {}).get("max", 0)
-                tells = node in at_once and not throttles and self.sizes.fetch_bytes == ONE_BATCH
-                self._distances[node].see(shortest_us / 1000, tells=tells)
+                self._distances[node].see(
+                    shortest_us / 1000,
+                    round_trips.get("avg", shortest_us) / 1000,
+                    tells=node in at_once and not throttles,
+                    at_most=self.sizes.fetch_bytes != ONE_BATCH,
+                )
 
     def _answering(self, statistics: Mapping[str, Any]) -> set[int]:
         """Brokers that have answered at once: of a partition that they have given of they have more.
@@ -187,6 +208,8 @@ class Sizing:
         self._stays_until_ms = now_ms + STAY_MS
         self.sizes = wanted
         self._totals.clear()
+        for distance in self._distances.values():
+            distance.begin_anew()
         return wanted
 
     def _wanted(self, limit: Limit, paces: Collection[BrokerPace]) -> FetchSizes:

@@ -1,16 +1,17 @@
 """Which sizes a consumer fetches in, as it learns how far its brokers are and how large batches are."""
 
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from kclient_quota.clients.consumer.sizing import LOOKS, PATIENCE, Sizing
+from kclient_quota.clients.consumer.sizing import LOOKS, PATIENCE, TELLING, Sizing
 from kclient_quota.clients.limits import Limit
 from kclient_quota.config import LimitSource
 from kclient_quota.pacing.fetch_window import FetchWindow
 from kclient_quota.pacing.fetching.fetch_broker import BrokerPace
-from kclient_quota.pacing.fetching.fetch_sizes import ONE_BATCH, OPEN, sizes_for, sizes_while_learning
+from kclient_quota.pacing.fetching.fetch_sizes import ONE_BATCH, OPEN, FetchSizes, sizes_for, sizes_while_learning
 from kclient_quota.pacing.fetching.fetch_statistics import FetchStatistics
 
 QUOTA = 200_000.0
@@ -213,10 +214,11 @@ def test_who_has_learnt_a_limit_fetches_full_batches_of_many_partitions_one_by_o
 ACTIVE: dict[str, Any] = {"broker": 1, "fetch_state": "active", "ls_offset": -1}
 
 
-def at(shortest_ms: float, *, more: int = 10, **of_partition: Any) -> dict[str, Any]:
+def at(shortest_ms: float, *, more: int = 10, usual_ms: float | None = None, **of_partition: Any) -> dict[str, Any]:
     """Statistics of a broker so far away, which has more messages than were fetched, or has not."""
+    usual_us = (shortest_ms if usual_ms is None else usual_ms) * 1_000
     return {
-        "brokers": {"one": {"nodeid": 1, "rtt": {"min": shortest_ms * 1_000}}},
+        "brokers": {"one": {"nodeid": 1, "rtt": {"min": shortest_ms * 1_000, "avg": usual_us}}},
         "topics": {"t": {"partitions": {"0": {**ACTIVE, "more": more, **of_partition}}}},
     }
 
@@ -235,11 +237,62 @@ def test_a_broker_that_has_become_farther_away_is_fetched_from_several_batches_a
     assert at_ms <= 10_000 + 10_500
     assert wanted.fetch_bytes > 5 * 16_000
     reader.statistics = at(2)
-    reader.look(90_000)
-    reader.now_ms += 5_000
-    wanted = reader.other()
-    assert wanted is not None
-    assert wanted.fetch_bytes == ONE_BATCH, "it is near again"
+    near = []
+    for _ in range(2 * TELLING):  # those that were begun of are over first
+        reader.look(90_000)
+        near += [wanted.fetch_bytes for wanted in [reader.other()] if wanted is not None]
+    assert near == [ONE_BATCH], "it is near again"
+
+
+def test_where_ways_jitter_the_usual_one_decides_and_not_the_shortest_of_five_seconds() -> None:
+    """Each way takes 0 to 100 ms: one batch in each round trip is less than the quota allows, and that stayed so."""
+    random = Random(3)
+    reader = Reader(sizes_for(QUOTA), at(0.1))
+    found: list[FetchSizes] = []
+
+    def play(*batches: float) -> None:
+        for _ in range(60 * SECOND):
+            ways = sorted(random.uniform(0, 100) + random.uniform(0, 100) for _ in range(2 + len(batches)))
+            reader.statistics = at(ways[0], usual_ms=sum(ways) / len(ways))
+            reader.look(*batches)
+            found.extend(wanted for wanted in [reader.other()] if wanted is not None)
+
+    play(16_000, 16_000)
+    (wanted,) = found
+    assert wanted.fetch_bytes > 5 * 16_000
+    play(100_000)
+    assert found == [wanted], "it does not go back as soon as one way is short"
+
+
+def test_how_long_large_fetches_took_is_not_mixed_with_how_long_those_of_one_batch_take() -> None:
+    reader = Reader(sizes_for(QUOTA), at(2))
+    reader.sizing.sizes = sizes_for(QUOTA, 80, 16_000)
+    for _ in range(TELLING - 1):
+        reader.statistics = at(500)
+        reader.look(90_000)
+    assert reader.other() == sizes_for(QUOTA), "whatever the distance asks for"
+    reader.statistics = at(2)
+    for _ in range(30 * SECOND):
+        reader.look(*[16_000] * 3)
+        assert reader.other() is None
+
+
+def test_a_coordinator_who_has_members_wait_for_each_other_is_not_far_away() -> None:
+    statistics = at(2)
+    waits = {"nodeid": 1, "source": "logical", "rtt": {"min": 300_000, "avg": 3_000_000}}
+    reader = Reader(sizes_for(QUOTA), {**statistics, "brokers": {**statistics["brokers"], "coordinator": waits}})
+    for _ in range(30 * SECOND):
+        reader.look(*[16_000] * 3)
+        assert reader.other() is None
+
+
+def test_a_mute_that_is_over_by_now_says_nothing_of_the_distance() -> None:
+    """What was asked just after a throttle is answered when that is over, without one."""
+    reader = Reader(sizes_for(QUOTA), at(2))
+    for each in range(60 * SECOND):
+        reader.statistics = at(2, usual_ms=400 if each % 3 == 0 else 2)
+        reader.look(*[16_000] * 3)
+        assert reader.other() is None
 
 
 @pytest.mark.parametrize(
