@@ -353,8 +353,8 @@ CAUSES: dict[str, tuple[str, str]] = {
     "The consumer quota of client": ("the quota was found, or changed", "nothing"),
     "The producer quota of client": ("the quota was found, or changed", "nothing"),
     "The open transaction is about to outlive": (
-        "waiting for the quota takes longer than `transaction.timeout.ms`",
-        "smaller transactions, a longer time-out, or `quota.transaction.timeout=abort`: [transactions](../how-to/transactions.md)",
+        "waiting for the quota, or for brokers that are away, takes longer than `transaction.timeout.ms`",
+        "nothing while brokers are away; otherwise smaller transactions, a longer time-out, or `quota.transaction.timeout=abort`: [transactions](../how-to/transactions.md)",
     ),
     "The quota of this client is learnt": (
         "the cluster did not tell the quota; the message says why",

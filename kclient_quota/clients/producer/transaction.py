@@ -184,7 +184,8 @@ class Transaction:
         if not self._told:
             self._told = True
             logger.warning(
-                "The open transaction is about to outlive transaction.timeout.ms=%d while the quota is waited for: %s",
+                "The open transaction is about to outlive transaction.timeout.ms=%d while the quota, or a broker that "
+                "does not answer, is waited for: %s",
                 self.timeout_ms,
                 _REMEDY,
             )
@@ -192,6 +193,7 @@ class Transaction:
     def refuse(self, *, aborted: bool) -> KafkaException:
         """The error by which the application learns that it has to begin anew."""
         what = "it was aborted before the broker would have" if aborted else "abort it before the broker does"
-        text = f"the quota would have the transaction outlive transaction.timeout.ms={self.timeout_ms}: {what}"
+        waits = "waiting for the quota, or for a broker that does not answer,"
+        text = f"{waits} would have the transaction outlive transaction.timeout.ms={self.timeout_ms}: {what}"
         error = KafkaError(KafkaError.THROTTLING_QUOTA_EXCEEDED, f"{text}; {_REMEDY}", txn_requires_abort=True)
         return KafkaException(error)
