@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any, Self
 
-from kclient_quota.cluster.security import parse_bootstrap_servers, parse_security
+from kclient_quota.cluster.security import CurrentSecurity, parse_bootstrap_servers
 from kclient_quota.errors import ClusterError
 from kclient_quota.wire.connection import Connection
 from kclient_quota.wire.endpoint import DEFAULT_TIMEOUT_MS
@@ -45,7 +45,7 @@ class ClusterClient:
 
     def __init__(self, conf: Mapping[str, Any], clock: Clock) -> None:
         self._bootstrap = parse_bootstrap_servers(conf)
-        self._security = parse_security(conf)
+        self._security = CurrentSecurity(conf)
         self._clock = clock
         self._lock = threading.Lock()
         self._connections: dict[int, Connection] = {}

@@ -10,6 +10,7 @@ import re
 import socket
 import ssl
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
@@ -69,6 +70,32 @@ def parse_security(conf: Mapping[str, Any]) -> Security:
     if family not in _FAMILIES:
         raise ConfigError(f"broker.address.family={family!r} is unknown; use one of {', '.join(_FAMILIES)}")
     return Security(client_id_of(conf), tls, sasl, _FAMILIES[family])
+
+
+class CurrentSecurity:
+    """What a configuration's files hold now: certificates that are renewed count from the next connection on.
+
+    Clients live longer than certificates, and those that are made later share the connection of earlier ones. Files
+    that are gone, or just being written, change nothing: clients may have been made by somebody who may read them.
+
+    Args:
+        conf: a librdkafka configuration.
+
+    Raises:
+        ConfigError: it cannot be used.
+    """
+
+    def __init__(self, conf: Mapping[str, Any]) -> None:
+        # clients share connections: the callbacks of one, and so that one, must not be kept by another
+        self._conf = {key: value for key, value in conf.items() if key == "oauth_cb" or not callable(value)}
+        self._found = parse_security(conf)
+
+    def settings(self, host: str, port: int) -> ConnectionSettings:
+        """Settings for a new connection to one broker."""
+        if self._found.tls is not None:
+            with suppress(ConfigError):
+                self._found = parse_security(self._conf)
+        return self._found.settings(host, port)
 
 
 def parse_bootstrap_servers(conf: Mapping[str, Any]) -> list[tuple[str, int]]:

@@ -233,6 +233,24 @@ def test_telemetry_logs_in_as_the_client_does(cluster):
     assert {push.context.principal for push in pushes(cluster, "secure")} == {"User:alice"}
 
 
+def test_it_comes_back_with_the_password_that_the_client_is_told(cluster):
+    """Whoever is refused otherwise asks again after five minutes, and then ever more seldom."""
+    cluster.set_client_metrics("all", interval_ms=100)
+    conf = {
+        "bootstrap.servers": cluster.sasl_bootstrap_servers,
+        "client.id": "renewed",
+        "security.protocol": "sasl_plaintext",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "alice",
+        "sasl.password": "expired",
+        "log_level": 0,
+    }
+    with Producer(conf) as producer:
+        assert wait_until(lambda: producer._kq_telemetry._reporter.counters.failed)
+        producer.set_sasl_credentials("alice", "secret")
+        assert wait_until(lambda: pushes(cluster, "renewed"))
+
+
 def test_it_comes_back_after_its_connection_was_cut(cluster):
     cluster.set_client_metrics("all", interval_ms=200)
     with Producer({"bootstrap.servers": cluster.bootstrap_servers, "client.id": "cut"}) as producer:

@@ -6,10 +6,19 @@ from kclient_telemetry.messages import GetTelemetrySubscriptionsRequest, PushTel
 
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.clients.telemetry.transport import BrokerTransport
-from kclient_quota.clock import SYSTEM_CLOCK
+from kclient_quota.clock import SYSTEM_CLOCK, SystemClock
 from kclient_quota.wire.messages import ApiVersionsResponse
 
 API_VERSIONS, GET, PUSH = 18, 71, 72
+
+
+class MovedClock(SystemClock):
+    """The system's, so much ahead."""
+
+    ahead_ms = 0
+
+    def now_ms(self):
+        return super().now_ms() + self.ahead_ms
 
 
 @pytest.fixture
@@ -105,3 +114,25 @@ def test_nothing_is_sent_once_it_is_closed(cluster, transport):
     with pytest.raises(TransportError, match="closed"):
         transport.send(GetTelemetrySubscriptionsRequest(), 60_000)
     assert asked(cluster, GET) == []
+
+
+def test_a_session_that_ends_is_followed_by_one_with_the_credentials_of_then():
+    """librdkafka, too, logs in again with the credentials that it was given last."""
+    properties = {"connections.max.reauth.ms": "1000"}
+    with EmbeddedBroker(users={"alice": "secret", "bob": "other"}, properties=properties) as cluster:
+        cluster.set_client_metrics("all", interval_ms=100)
+        conf = {
+            "bootstrap.servers": cluster.sasl_bootstrap_servers,
+            "security.protocol": "sasl_plaintext",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": "alice",
+            "sasl.password": "secret",
+        }
+        clock = MovedClock()
+        transport = BrokerTransport(conf, clock)
+        assert transport.send(GetTelemetrySubscriptionsRequest(), 60_000).error_code == 0
+        conf |= {"sasl.username": "bob", "sasl.password": "other"}
+        clock.ahead_ms = 900
+        assert transport.send(GetTelemetrySubscriptionsRequest(), 60_000).error_code == 0
+        assert [seen.principal for seen in cluster.requests if seen.api_key == GET] == ["alice", "bob"]
+        transport.close()

@@ -96,8 +96,9 @@ class ClientTelemetry:
         _running.add(self)
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
-        """Log in with these from the next connection on."""
+        """Log in with these from the next connection on, and at once where the former ones were refused."""
         self._conf.update({"sasl.username": username, "sasl.password": password})
+        self._runner.log_in_anew()
 
     # -- what the client tells
 

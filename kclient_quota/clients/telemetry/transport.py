@@ -91,6 +91,9 @@ class BrokerTransport:
         if self._closed:
             raise ClusterError("telemetry is closed")
         connection = self._connection
+        if connection is not None and self._must_log_in_again(connection):
+            self._hang_up()
+            connection = None
         if connection is None:
             if not self._addresses:
                 self._addresses = parse_bootstrap_servers(self._conf)
@@ -104,6 +107,11 @@ class BrokerTransport:
             connection.open(min(self._setup_ms, timeout_ms))
             self._learn(connection)
         return connection
+
+    def _must_log_in_again(self, connection: Connection) -> bool:
+        """Whether its session (KIP-368) is nearly over: a new one has the credentials of now, as librdkafka's has."""
+        ends_ms = connection.reauthenticate_at_ms
+        return ends_ms is not None and self._clock.now_ms() >= ends_ms
 
     def _learn(self, connection: Connection) -> None:
         """Which brokers there are beside those that were named: where to go when this one is gone."""

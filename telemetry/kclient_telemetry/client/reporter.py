@@ -190,6 +190,12 @@ class TelemetryReporter:
         else:
             self._refused(response.error_code, flight.push, response.throttle_time_ms, now_ms)
 
+    def log_in_anew(self, now_ms: int) -> None:
+        """There are other credentials: what was refused to the old ones is asked for now."""
+        if self._state is State.SUBSCRIPTION_NEEDED and self._retry.refusals:
+            self._retry.clear()
+            self._due_ms = now_ms
+
     def request_failed(self, request_id: int, now_ms: int, *, retriable: bool = True) -> None:
         """A request got no answer: no connection, disconnected, timed out; not `retriable`: refused for good."""
         if self._land(request_id) is None:

@@ -89,6 +89,7 @@ class TelemetryRunner:
         self._identified = threading.Event()
         self._client_instance_id: UUID | None = None
         self._after_ms = 0
+        self._has_other_credentials = False
         self._close_deadline_ms: int | None = None
 
     def start(self, *, after_ms: int = 0) -> None:
@@ -112,6 +113,11 @@ class TelemetryRunner:
             self._wake()
         self._identified.wait(timeout_ms / 1000)
         return self._client_instance_id
+
+    def log_in_anew(self) -> None:
+        """The transport has other credentials from now on: what was refused to the old ones is asked for again."""
+        self._has_other_credentials = True
+        self._wake()
 
     def close(self, timeout_ms: int) -> bool:
         """Make the terminating push and end, within `timeout_ms`; True when the thread has ended by then.
@@ -141,6 +147,9 @@ class TelemetryRunner:
         if self._close_deadline_ms is not None:
             self._reporter.close(self._clock.now_ms(), self._close_deadline_ms)
         now_ms = self._clock.now_ms()
+        if self._has_other_credentials:
+            self._has_other_credentials = False
+            self._reporter.log_in_anew(now_ms)
         action = self._reporter.tick(now_ms, self._clock.unix_ms())
         if isinstance(action, Done):
             return None

@@ -62,6 +62,19 @@ def runner_with(transport, clock=None):
     return reporter, TelemetryRunner(reporter, transport, clock=clock or HandClock())
 
 
+def test_other_credentials_are_tried_at_once_where_the_former_were_refused():
+    clock = HandClock()
+    transport = Scripted(TransportError("wrong password", retriable=False), SUBSCRIPTION)
+    _, runner = runner_with(transport, clock)
+    assert runner.step() == 0
+    assert runner.step() == 300_000
+    runner.log_in_anew()
+    assert runner.step() == 0
+    assert runner.client_instance_id(0) == ID
+    runner.log_in_anew()
+    assert runner.step() == 1_000, "nothing was refused"
+
+
 def test_steps_subscribe_push_and_wait():
     clock, transport = HandClock(), Scripted(SUBSCRIPTION, PushTelemetryResponse())
     reporter, runner = runner_with(transport, clock)
