@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kclient_telemetry.client.otel import KafkaMetricReader
+    from kclient_telemetry.client.otel import KafkaMetricReader as KafkaMetricReader
     from kclient_telemetry.errors import MissingExtraError
     from kclient_telemetry.metric import MetricKind
 
@@ -94,6 +94,7 @@ _HOMES = {
     "instrument": "otel.instrument",
 }
 
+# KafkaMetricReader, which needs the extra `otel`, is not among them: what looks at all of them does without.
 __all__ = [
     "DEFAULT",
     "AIOConsumer",
@@ -117,7 +118,6 @@ __all__ = [
     "ConsumerInterceptor",
     "DeserializingConsumer",
     "DeserializingShareConsumer",
-    "KafkaMetricReader",
     "KclientQuotaError",
     "MetricKind",
     "MetricName",

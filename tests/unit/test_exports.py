@@ -15,9 +15,17 @@ def test_importing_the_package_loads_no_librdkafka() -> None:
 
 def test_every_name_is_there_and_said_once() -> None:
     assert len(kclient_quota.__all__) == len(set(kclient_quota.__all__))
-    assert set(kclient_quota.__all__) == {*kclient_quota._HOMES, "__version__"}
+    assert set(kclient_quota.__all__) | {"KafkaMetricReader"} == {*kclient_quota._HOMES, "__version__"}
     for name in kclient_quota._HOMES:
         assert getattr(getattr(kclient_quota, name), "__name__", name) == name
+
+
+@pytest.mark.parametrize("package", ["kclient_quota", "kclient_telemetry"])
+@pytest.mark.parametrize("program", ["from {} import *", "import inspect, {0}; inspect.getmembers({0})"])
+def test_all_names_at_once_need_no_extra(package: str, program: str) -> None:
+    missing = "import sys; sys.modules['opentelemetry.sdk.metrics'] = None; "
+    run = [sys.executable, "-c", missing + program.format(package)]
+    assert subprocess.run(run, check=False, capture_output=True, text=True).stderr == ""
 
 
 def test_what_is_not_there_says_so() -> None:
