@@ -3,7 +3,6 @@
 import argparse
 import json
 import os
-import signal
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,6 +17,7 @@ from kclient_quota.clock import SYSTEM_CLOCK
 from kclient_quota.config import quantity
 from kclient_quota.errors import ConfigError
 from kclient_quota.quota.entity import QUOTA_KEYS
+from kclient_quota.stops import stops_heard
 
 if TYPE_CHECKING:
     from kclient_telemetry.receiver.otlp_export import OtlpExporter
@@ -28,7 +28,6 @@ _ENTITIES = {"user": "user", "client-id": "client_id", "ip": "ip"}
 _DEFAULT_NAME = "<default>"
 _LAST_PORT = 65_535
 _LOOK_MS = 100
-_STOPS = (signal.SIGINT, signal.SIGTERM)
 _EXPORT_TIMEOUT_MS = 700
 """How long whoever has pressed Ctrl-C waits for collectors."""
 _MOST_BROKERS = 1_000
@@ -143,27 +142,23 @@ def run(options: argparse.Namespace) -> int:
         manner=options.manner,
         exporters=exporters_of(options),
     )
-    # no Event: its set() would wait for its lock, which whoever is interrupted in a wait may hold, for ever
-    heard: list[int] = []
-    former = {each: signal.signal(each, lambda number, _: heard.append(number)) for each in _STOPS}
     collector = Collector()
-    collector.begin()
-    try:
-        with broker:
-            if options.faults is not None:
-                broker.faults.load(_faults(options.faults))
-            for text in options.quota:
-                _set_quota(broker, text)
-            if options.otlp or options.metrics_port is not None:
-                broker.set_client_metrics("everything", interval_ms=options.client_metrics_interval_ms)
-            _say(broker, options)
-            while not heard:
-                SYSTEM_CLOCK.sleep_ms(_LOOK_MS)
-            broker.close(_EXPORT_TIMEOUT_MS)
-    finally:
-        collector.end()
-        for number, handler in former.items():
-            signal.signal(number, handler)
+    with stops_heard() as is_stopped:
+        collector.begin()
+        try:
+            with broker:
+                if options.faults is not None:
+                    broker.faults.load(_faults(options.faults))
+                for text in options.quota:
+                    _set_quota(broker, text)
+                if options.otlp or options.metrics_port is not None:
+                    broker.set_client_metrics("everything", interval_ms=options.client_metrics_interval_ms)
+                _say(broker, options)
+                while not is_stopped():
+                    SYSTEM_CLOCK.sleep_ms(_LOOK_MS)
+                broker.close(_EXPORT_TIMEOUT_MS)
+        finally:
+            collector.end()
     return 0
 
 

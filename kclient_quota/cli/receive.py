@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import signal
 import sys
 import threading
 from functools import partial
@@ -18,6 +17,7 @@ from kclient_quota.cli.quota_options import add_cluster_options, configuration
 from kclient_quota.cli.telemetry_sources import check_topic, subscribed
 from kclient_quota.clock import SYSTEM_CLOCK
 from kclient_quota.errors import ConfigError
+from kclient_quota.stops import stops_heard
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 _GIVE_UP_MS = 24 * 3_600_000
 _CLOSE_MS = 10_000
 _HURRY_MS = 400
-_STOPS = (signal.SIGINT, signal.SIGTERM)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -88,36 +87,28 @@ def run(options: argparse.Namespace) -> int:
         "auto.offset.reset": "earliest",
     }
     sinks, closers = _sinks(options)
-    # no Event: its set() would wait for its lock, which the same handler may hold when a second signal comes, for ever
-    heard: list[int] = []
-    former = {each: signal.signal(each, lambda number, _: heard.append(number)) for each in _STOPS}
-
-    def is_stopped() -> bool:
-        return bool(heard)
-
-    try:
-        receivers: list[TopicReceiver] = []
-        new_at_end = not options.from_beginning
-        consumer, is_joined = subscribed(options, conf, is_stopped, receivers, new_at_end=new_at_end)
-        print("receiving; Ctrl-C stops", file=sys.stderr, flush=True)
-        receiver = TopicReceiver(consumer, sinks, SYSTEM_CLOCK, is_joined)
-        receivers.append(receiver)
-        idle_ms = None if options.idle_exit is None else round(options.idle_exit * 1000)
-        is_whole = False
+    with stops_heard() as is_stopped:
         try:
-            is_whole = receiver.run(is_stopped, idle_ms=idle_ms)
-            if not (receiver.received.records or is_stopped()):
-                check_topic(consumer, options)
+            receivers: list[TopicReceiver] = []
+            new_at_end = not options.from_beginning
+            consumer, is_joined = subscribed(options, conf, is_stopped, receivers, new_at_end=new_at_end)
+            print("receiving; Ctrl-C stops", file=sys.stderr, flush=True)
+            receiver = TopicReceiver(consumer, sinks, SYSTEM_CLOCK, is_joined)
+            receivers.append(receiver)
+            idle_ms = None if options.idle_exit is None else round(options.idle_exit * 1000)
+            is_whole = False
+            try:
+                is_whole = receiver.run(is_stopped, idle_ms=idle_ms)
+                if not (receiver.received.records or is_stopped()):
+                    check_topic(consumer, options)
+            finally:
+                within_ms = _HURRY_MS if is_stopped() else _CLOSE_MS
+                _close(closers, within_ms)
+                closers = []
+                left = receiver.left()  # sinks are closed: what they have not done with now they never will
+                _leave(receiver, consumer, within_ms)
         finally:
-            within_ms = _HURRY_MS if is_stopped() else _CLOSE_MS
-            _close(closers, within_ms)
-            closers = []
-            left = receiver.left()  # sinks are closed: what they have not done with now they never will
-            _leave(receiver, consumer, within_ms)
-    finally:
-        _close(closers, _HURRY_MS)
-        for number, handler in former.items():
-            signal.signal(number, handler)
+            _close(closers, _HURRY_MS)
     if left:
         notice(f"{left} pushes were not handed on, they are read again next time")
     if refused := receiver.refused():
