@@ -326,7 +326,7 @@ class ProducerCore:
             if broker.queue.pace.on_wire(nbytes, now_ms, learns=is_own and not self._passed_by):
                 self.brokers.doubt_leader(broker.number)
         self._spare.on_sent(raw_bytes, max(found.values(), default=0))
-        self._passed_by = False
+        self._passed_by &= not is_own  # what is told late is of another time
 
     def on_throttle(self, number: int, throttle_ms: int, now_ms: int) -> None:
         """A broker throttles."""

@@ -361,3 +361,16 @@ def test_nothing_comes_unasked_to_a_lane_in_which_somebody_waits_for_room() -> N
     queue.free = 7.0
     assert core.free_bytes(0, b"bulk".decode()) == 0
     assert core.free_bytes(0, "alerts") == 7
+
+
+# What went
+
+
+def test_what_went_straight_earlier_tells_nothing_of_what_callers_hand_over_meanwhile() -> None:
+    core, (queue,) = played(4)
+    queue.pace.granted = 0
+    core.spare_bytes(0, -1.0, may=False)  # callers have handed over a byte
+    core.on_wire([(4, 100)], 1, is_own=False)
+    core.on_wire([(4, 200)], 2)
+    core.on_wire([(4, 300)], 3)
+    assert queue.pace.heard == [(100, 1, False), (200, 2, False), (300, 3, True)]
