@@ -94,7 +94,7 @@ class Parts:
         self.most_value_bytes = settings.most_value_bytes(conf)
         self.most_messages = settings.most_messages(conf)
         needs_id = is_true(self.inner.get("enable.idempotence")) and not conf.get("transactional.id")
-        self.beginning = Beginning(is_wanted=needs_id)
+        self.beginning = Beginning(clock, is_wanted=needs_id)
         self.outbox = Outbox()
         self.wait_log = WaitLog(self.client_id)
         self.hearing = Hearing(self.outbox, self.client_id, self._limit, ours.backoff, clock, self.sorting.lanes)

@@ -9,18 +9,25 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
+from kclient_quota.clock import Clock
+
 FIRST_MS: Final = 10
-"""How long a first report may take before it is asked: on a broker nearby an answer to a message takes less."""
+"""How long a first report may take before it is asked: on a broker nearby an answer to a message takes less.
+
+Each time after that twice as long: the first may still be answered on the connection that is given up, and how long the
+next connection takes to be there, nobody knows: a busy broker's, or one with a log-in, takes longer than one way.
+"""
 ASK_MS: Final = 100
 """How long an answer may take; nothing else is heard meanwhile."""
-MOST_ASKS: Final = 3
-"""The first may still have been answered on the connection that is given up."""
+MOST_ASKS: Final = 7
+"""The last one after a little more than a second, in which librdkafka has looked twice itself."""
 
 
 class Beginning:
     """Whether somebody has to see to that, of one producer.
 
     Args:
+        clock: the producer's.
         is_wanted: whether it needs an id, and no transaction brings it.
 
     Attributes:
@@ -28,19 +35,31 @@ class Beginning:
         asks_left: how often it may still be asked.
     """
 
-    def __init__(self, *, is_wanted: bool) -> None:
+    def __init__(self, clock: Clock, *, is_wanted: bool) -> None:
+        self._clock = clock
+        self._wait_ms, self._ask_at_ms = FIRST_MS, 0
         self.topic: str | None = None
         self.asks_left = MOST_ASKS if is_wanted else 0
 
     @property
-    def is_due(self) -> bool:
+    def is_under_way(self) -> bool:
         """Whether there is a message, and nothing has been heard of any."""
         return self.asks_left > 0 and self.topic is not None
+
+    @property
+    def is_due(self) -> bool:
+        """Whether somebody is to ask now."""
+        return self.is_under_way and self._clock.now_ms() >= self._ask_at_ms
 
     @property
     def is_wanted(self) -> bool:
         """Whether the first message's topic is to be told."""
         return self.asks_left > 0 and self.topic is None
+
+    def begin(self, topic: str) -> None:
+        """The first message has been handed over."""
+        self._ask_at_ms = self._clock.now_ms() + self._wait_ms
+        self.topic = topic
 
     def over(self) -> None:
         """A report has come; one of a message that librdkafka was never given says nothing."""
@@ -49,7 +68,9 @@ class Beginning:
 
     def slice_ms(self, slice_ms: float) -> float:
         """For how long to wait at once."""
-        return min(slice_ms, FIRST_MS) if self.is_due else slice_ms
+        if not self.is_under_way:
+            return slice_ms
+        return min(slice_ms, max(1, self._ask_at_ms - self._clock.now_ms()))
 
     def ask(self, who_leads: Callable[[str, float], Any], within_ms: float) -> None:
         """Have librdkafka hear who the brokers are; what goes wrong with that it says itself."""
@@ -57,3 +78,5 @@ class Beginning:
             self.asks_left -= 1
             with suppress(Exception):  # closed just now by a signal's handler; or an agent's wrapper may raise anything
                 who_leads(self.topic, min(within_ms, ASK_MS) / 1000)
+            self._wait_ms *= 2
+            self._ask_at_ms = self._clock.now_ms() + self._wait_ms

@@ -214,7 +214,7 @@ class Sender:
             now_ms = self.clock.now_ms()
             self.hear(now_ms)
             core.is_careful = self._transaction.is_late(now_ms)
-            self._collect(now_ms)
+            is_reported = self._collect(now_ms)
             while self._came:
                 self._take(self._came.popleft(), now_ms)
             for message in core.admit(now_ms, self._answers.claim, give_back):
@@ -229,8 +229,9 @@ class Sender:
                 core.put_back(sent, rest)
             wait_ms = core.wait_ms(now_ms)
             self.set_free(now_ms)
-        if finished < outbox.finished:
+        if is_reported:  # not what was dropped or given up before librdkafka had it, which is finished as well
             producer.begun_with_librdkafka()
+        if finished < outbox.finished:
             outbox.tell()
         for sent in sends[: len(sends) - len(refused[1:])]:
             self._tell_of(sent, now_ms)
@@ -337,8 +338,8 @@ class Sender:
                         self.core.brokers.doubt(message.topic)
         return []
 
-    def _collect(self, now_ms: int) -> None:
-        """Take the reports that librdkafka has made."""
+    def _collect(self, now_ms: int) -> bool:
+        """Take the reports that librdkafka has made; whether there were any."""
         settled: dict[Broker, int] = {}
         failed: set[Broker] = set()
         for (topic, _), line in self._lines:
@@ -357,3 +358,4 @@ class Sender:
                 self.core.brokers.doubt(topic)
         for broker, raw_bytes in settled.items():
             self.core.on_delivered(broker, raw_bytes, now_ms, arrived=broker not in failed)
+        return bool(settled)

@@ -140,7 +140,7 @@ class WaitingProducer(CProducer):
 
     def _kq_begin(self, topic: str) -> None:
         """The first message has been handed over; others may go straight."""
-        self._kq_beginning.topic = topic
+        self._kq_beginning.begin(topic)
         self._kq_outbox.is_watched = self._kq_is_watched
 
     def _kq_count(self) -> int:
@@ -336,7 +336,7 @@ class WaitingProducer(CProducer):
         outbox, clock = self._kq_outbox, self._kq_clock
         # One call of confluent_kafka's calls all callbacks before it raises what one did; slices only where there is
         # something else to do meanwhile, or a signal's handler may.
-        is_plain = outbox.is_open and not (outbox.in_flight or stays_out or self._kq_beginning.is_due)
+        is_plain = outbox.is_open and not (outbox.in_flight or stays_out or self._kq_beginning.is_under_way)
         timeout_s = self._kq_left_s(deadline_ms) if is_plain and self._kq_heartbeat is None else slice_ms / 1000
         self._kq_flush_direct(timeout_s, clock.now_ms() - began_ms, stays_out=stays_out)
         outbox.serve_all()

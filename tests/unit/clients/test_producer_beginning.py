@@ -5,6 +5,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from kclient_quota import Producer
 from kclient_quota.clients.producer.beginning import ASK_MS, FIRST_MS, MOST_ASKS, Beginning
+from kclient_quota.testing.clock import ManualClock
 
 CONF = {
     "bootstrap.servers": "127.0.0.1:1",
@@ -25,24 +26,31 @@ class Asked:
             raise self._error
 
 
-def begun(topic="orders"):
-    beginning = Beginning(is_wanted=True)
-    beginning.topic = topic
+def begun(clock=None):
+    beginning = Beginning(clock or ManualClock(), is_wanted=True)
+    beginning.begin("orders")
     return beginning
 
 
 def test_nobody_is_asked_before_there_is_a_message():
-    beginning, asked = Beginning(is_wanted=True), Asked()
+    beginning, asked = Beginning(ManualClock(), is_wanted=True), Asked()
     beginning.ask(asked, 1_000)
-    assert (beginning.is_due, beginning.is_wanted, asked.calls) == (False, True, [])
+    assert (beginning.is_under_way, beginning.is_due, beginning.is_wanted, asked.calls) == (False, False, True, [])
     assert beginning.slice_ms(100) == 100
 
 
-def test_a_few_times_and_never_for_long():
-    beginning, asked = begun(), Asked(KafkaException(KafkaError(KafkaError._TRANSPORT)))
-    while beginning.is_due:
-        assert beginning.slice_ms(100) == FIRST_MS
+def test_a_few_times_each_after_twice_as_long_and_never_for_long():
+    clock = ManualClock()
+    beginning, asked = begun(clock), Asked(KafkaException(KafkaError(KafkaError._TRANSPORT)))
+    waits = []
+    while beginning.is_under_way:
+        waits.append(beginning.slice_ms(10_000))
+        clock.sleep_ms(waits[-1] - 1)
+        assert (beginning.is_due, beginning.slice_ms(10_000)) == (False, 1)
+        clock.sleep_ms(1)
+        assert (beginning.is_due, beginning.slice_ms(10_000)) == (True, 1)
         beginning.ask(asked, 1_000)
+    assert waits == [FIRST_MS << number for number in range(MOST_ASKS)]
     assert asked.calls == [("orders", ASK_MS / 1000)] * MOST_ASKS
     assert beginning.slice_ms(100) == 100
 
@@ -57,11 +65,11 @@ def test_never_for_longer_than_there_is_time():
 def test_no_more_once_something_has_come():
     beginning = begun()
     beginning.over()
-    assert not beginning.is_due
+    assert not beginning.is_under_way
 
 
 def test_what_never_got_to_librdkafka_is_no_first_message():
-    beginning = Beginning(is_wanted=True)
+    beginning = Beginning(ManualClock(), is_wanted=True)
     beginning.over()
     assert beginning.is_wanted
 
@@ -80,7 +88,8 @@ class Watched(Producer):
 
 WAITS = {
     "flush": lambda producer: producer.flush(10),
-    "poll": lambda producer: producer.poll(10),
+    # one poll() ends as soon as librdkafka tells that nobody listens there
+    "poll": lambda producer: [producer.poll(1) for _ in range(10) if not producer.asked.calls],
 }
 
 

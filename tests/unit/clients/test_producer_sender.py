@@ -196,7 +196,11 @@ class Cluster:
         self.sender = sender
         self.handed: list[str] = []
         self.asked: list[tuple[str, bool]] = []
+        self.begun = 0
         self.meanwhile: Callable[[], object] = int
+
+    def begun_with_librdkafka(self) -> None:
+        self.begun += 1
 
     def ask_librdkafka(self, topic: str, _timeout_s: float) -> Any:
         """Which says whether callers would have to wait for it."""
@@ -257,6 +261,23 @@ def test_what_librdkafka_has_no_room_for_goes_before_what_comes_after_it(room: l
         clock.sleep_ms(100)
         core.on_delivered(core.brokers.get(1), core.brokers.get(1).queue.pace.outstanding, clock.now_ms())
     assert taken == list(range(200))
+
+
+def test_what_is_given_up_before_librdkafka_has_it_is_no_sign_of_its_first_report() -> None:
+    """Lanes drop within milliseconds what librdkafka asks a producer id for, for half a second if nobody hastens it."""
+    core = core_of(LIMITED)
+    sender = sender_of(core)
+    cluster: Any = Cluster(sender)
+    sent, given_up = Handed(b"v", None, 0, None, 0, None), Handed(b"v", None, 0, None, 0, None)
+    sender.outbox.inbox.put(Waiting("orders", 0, 100, 0, sent))
+    sender._step(cluster)
+    assert given_up.decide()
+    sender.outbox.inbox.put(Waiting("orders", 0, 100, 0, given_up))
+    sender._step(cluster)
+    assert (cluster.handed, sender.outbox.finished, cluster.begun) == (["orders"], 1, 0)
+    sent.report[None] = SimpleNamespace()
+    sender._step(cluster)
+    assert (sender.outbox.finished, cluster.begun) == (2, 1)
 
 
 def test_what_goes_wrong_while_it_is_told_of_costs_no_message() -> None:
