@@ -14,8 +14,8 @@ from tests.measured.hosted import Hosted
 
 Figures = Mapping[str, Any]
 Scene = Callable[[Any], Figures]
-EVEN, IN_EVERY_MANNER = "even", "in every manner"
-"""Rounds of files whose scenes wait rather than work, and disturb each other no more than those of one file."""
+EVEN = "even"
+"""The round of files whose scenes wait rather than work, and disturb each other no more than those of one file."""
 
 
 def named(name: str) -> str:

@@ -39,6 +39,7 @@ machine disturbed are taken again."""
 _TURNS = ("spark", "contract", "integration", "examples", "package", "property", "unit", "measured")
 _LONG = (
     "integration/test_otlp_collector.py",
+    "integration/test_receive_losses.py",
     "integration/test_benchmark_clients.py",
 )
 """Files that take minutes: whoever begins them last is waited for."""
