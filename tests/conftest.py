@@ -84,7 +84,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     cores = os.cpu_count() or 2
     if config.option.numprocesses == "logical":
         return cores + 1
-    per_core = 3 if apache.apache_kafka_unavailable_reason() is None else 4
+    per_core = 3 if apache.apache_kafka_unavailable_reason() is None else 6
     return max(4, min(per_core * cores, 12))
 
 
