@@ -9,6 +9,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
+from confluent_kafka import KafkaException
+
 from kclient_quota.clock import Clock
 
 FIRST_MS: Final = 10
@@ -73,10 +75,14 @@ class Beginning:
         return min(slice_ms, max(1, self._ask_at_ms - self._clock.now_ms()))
 
     def ask(self, who_leads: Callable[[str, float], Any], within_ms: float) -> None:
-        """Have librdkafka hear who the brokers are; what goes wrong with that it says itself."""
+        """Have librdkafka hear who the brokers are; what goes wrong with that it says itself.
+
+        Raises:
+            Exception: what a signal's handler has raised meanwhile.
+        """
         if self.topic is not None and within_ms > 0:
             self.asks_left -= 1
-            with suppress(Exception):  # closed just now by a signal's handler; or an agent's wrapper may raise anything
+            with suppress(KafkaException, RuntimeError):  # or closed just now by a handler, whose own errors count
                 who_leads(self.topic, min(within_ms, ASK_MS) / 1000)
             self._wait_ms *= 2
             self._ask_at_ms = self._clock.now_ms() + self._wait_ms

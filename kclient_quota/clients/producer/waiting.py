@@ -108,12 +108,12 @@ class WaitingProducer(CProducer):
 
     def hasten_librdkafka(self, within_ms: float) -> None:
         """First messages have been waited for: if librdkafka still has some, it may have no producer id yet."""
-        if not self._kq_beginning.is_due:
+        if not self._kq_beginning.is_under_way:
             return
-        if self._kq_count():  # its events count as well: there may be no message among them, which costs an answer
-            self._kq_beginning.ask(self.ask_librdkafka, within_ms)
-        else:
+        if not self._kq_count():
             self.begun_with_librdkafka()
+        elif self._kq_beginning.is_due:  # its events are counted as well: none may be a message, which costs an answer
+            self._kq_beginning.ask(self.ask_librdkafka, within_ms)
 
     def _kq_pass_on(
         self,

@@ -62,6 +62,12 @@ def test_never_for_longer_than_there_is_time():
     assert asked.calls == [("orders", 0.04)]
 
 
+def test_what_a_signals_handler_raises_meanwhile_is_raised():
+    beginning, asked = begun(), Asked(TimeoutError("alarm"))
+    with pytest.raises(TimeoutError):
+        beginning.ask(asked, 1_000)
+
+
 def test_no_more_once_something_has_come():
     beginning = begun()
     beginning.over()
@@ -114,6 +120,14 @@ def test_who_needs_no_id_asks_nobody(changes):
     producer.flush(0.02)
     producer.poll(0.02)
     assert producer.asked.calls == []
+
+
+def test_what_has_come_before_anybody_would_have_asked_has_come():
+    producer = Watched()
+    producer.produce("orders", b"x")
+    producer.purge()
+    producer.flush(1)  # with nothing left that could be waited for
+    assert not producer._kq_beginning.is_under_way
 
 
 def test_a_look_asks_nobody():
