@@ -257,6 +257,10 @@ CAUSES: dict[str, tuple[str, str]] = {
         "the group gave this receiver no partitions, or brokers no records, for a minute, with `--idle-exit`",
         "look at the group and the brokers, and run it again: it goes on where it ended",
     ),
+    "reading ends: what was read has not been taken": (
+        "more than 32 MB wait for a collector, or a disk, that has taken none of it for a minute, with `--idle-exit`",
+        "look at the collector and the disk, and run it again: what was not handed on is read again",
+    ),
     "the group has not given out its partitions yet": (
         "a member that did not take leave: the group waits until its `session.timeout.ms` is over (45 s unless set)",
         "nothing; with `group.instance.id` in `--command-config` who comes next takes its place at once",

@@ -142,7 +142,7 @@ class TopicReceiver:
         """Receive until `stopped`, or until nothing has come for `idle_ms` and what was there has been read.
 
         Nor is it idle while sinks get on with what they have: a slow disk may be minutes behind. When that end is not
-        reached, it is a minute without anything, and a warning.
+        reached, be it that a sink is full and takes nothing, it is a minute without anything, and a warning.
 
         Returns:
             whether it went on so long: not when a sink has lost something, or when the end was not reached.
@@ -169,16 +169,24 @@ class TopicReceiver:
                     "as its session"
                 )
             before, left_bytes = left_bytes, sum(sink.waiting()[1] for sink in self._sinks)
-            if self._paused or left_bytes < before:
+            if left_bytes < before:
                 last_ms = now_ms
             if idle_ms is None or now_ms - last_ms < idle_ms:
                 continue
             if self.has_caught_up():
                 return True
             if (still_ms := now_ms - last_ms) >= _GIVE_UP_MS:
-                logger.warning("reading ends: nothing has come for %d s, and its end was not reached", still_ms // 1000)
+                self._say_why_it_ends(still_ms // 1000)
                 return False
         return True
+
+    def _say_why_it_ends(self, still_s: int) -> None:
+        if self._paused:  # nothing was asked for
+            logger.warning(
+                "reading ends: what was read has not been taken for %d s, and its end was not reached", still_s
+            )
+        else:
+            logger.warning("reading ends: nothing has come for %d s, and its end was not reached", still_s)
 
     def has_caught_up(self) -> bool:
         """Whether the end of each partition has been reached once; a group takes seconds to give them out."""

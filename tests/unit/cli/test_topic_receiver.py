@@ -151,6 +151,52 @@ def test_it_is_not_idle_while_a_sink_gets_on(done_ms: int, ends_ms: int) -> None
     assert abs(clock.now_ms() - ends_ms) <= POLL_MS
 
 
+class Held(Script):
+    """One of which nothing comes while it is paused."""
+
+    def __init__(self, clock: ManualClock, records: int) -> None:
+        super().__init__(clock, joins_ms=0, first_ms=0, records=records, tells_end=True)
+        self.is_paused = False
+
+    def pause(self, _partitions: list[Any]) -> None:
+        self.is_paused = True
+
+    def resume(self, _partitions: list[Any]) -> None:
+        self.is_paused = False
+
+    def poll(self, timeout_s: float) -> Any:
+        if self.is_paused:
+            self.clock.sleep_ms(POLL_MS)
+            return None
+        return super().poll(timeout_s)
+
+
+@pytest.mark.parametrize(("records", "ends_ms"), [(500, 60_000), (20, IDLE_MS)], ids=["more to read", "all read"])
+def test_a_full_collector_that_is_away_is_not_waited_for_for_a_day(
+    records: int, ends_ms: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With less before it than makes it full `--idle-exit` ended in time, with more only when pushes were given up."""
+    clock = ManualClock(0)
+    consumer: Any = Held(clock, records)
+    taken: list[Any] = []
+    away = Sink(taken.append, lambda: (len(taken), FULL_BYTES + 1 if len(taken) >= 20 else len(taken)))
+    is_whole = TopicReceiver(consumer, [away], clock).run(lambda: clock.now_ms() > 3_600_000, idle_ms=IDLE_MS)
+    assert abs(clock.now_ms() - (20 * POLL_MS + ends_ms)) <= 2 * POLL_MS
+    assert len(taken) == 20
+    assert is_whole is (records == 20)
+    told = "what was read has not been taken for 60 s, and its end was not reached"
+    assert caplog.text.count(told) == (records != 20)
+
+
+def test_a_full_sink_that_gets_on_is_waited_for() -> None:
+    clock = ManualClock(0)
+    consumer: Any = Held(clock, 500)
+    taken: list[Any] = []
+    slow = Sink(taken.append, lambda: (1, max(0, FULL_BYTES + 10**6 * len(taken) - 100 * clock.now_ms())))
+    assert TopicReceiver(consumer, [slow], clock).run(lambda: clock.now_ms() > 10**8, idle_ms=IDLE_MS)
+    assert len(taken) == 500
+
+
 def test_files_are_closed_before_a_collector_is_waited_for(tmp_path: Path) -> None:
     """One that is away takes all the time that there is, and a file under way would never get its name."""
     parser = argparse.ArgumentParser()
