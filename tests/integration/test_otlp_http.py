@@ -2,6 +2,7 @@
 
 import datetime as dt
 import gzip
+import socket
 import ssl
 import threading
 import time
@@ -245,6 +246,60 @@ def test_an_answer_without_end_is_not_kept(collector, sender):
     tracemalloc.stop()
     assert most < 60_000_000, "what the test sends, and little more"
     assert sender.send(b"y").status is Status.ACCEPTED
+
+
+class Trickle:
+    """A collector that answers with `first`, and then goes on with `more`, again and again."""
+
+    def __init__(self, first, more):
+        self.gone = threading.Event()
+        self.server = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self.server.getsockname()[1]}"
+        self.thread = threading.Thread(target=self.answer, args=(first, more), daemon=True)
+        self.thread.start()
+
+    def answer(self, first, more):
+        try:
+            connection, _ = self.server.accept()
+            with connection:
+                connection.sendall(first)
+                while not self.gone.wait(0.02):
+                    connection.sendall(more)
+        except OSError:
+            self.gone.set()  # as is to be
+
+    def stop(self):
+        self.gone.set()
+        self.server.close()
+        self.thread.join(60)
+
+
+@pytest.mark.parametrize(
+    ("first", "more"),
+    [
+        (b"", b"H"),
+        (b"HTTP/1.1 200 OK\r\nX: ", b"x"),
+        (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 60000\r\n\r\n", b"x"),
+        (b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n", b"x"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"1\r\nx\r\n"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n", b"X: x\r\n"),
+    ],
+    ids=["status", "header", "continue", "body", "body without a length", "chunks", "trailers"],
+)
+def test_an_answer_that_goes_on_and_on_is_not_waited_for_longer_than_for_none(first, more):
+    """Each byte came in time, and so the next push waited for as long as there were bytes, uncounted and untold."""
+    collector = Trickle(first, more)
+    sender = HttpSender(collector.url, timeout_ms=300)
+    found = []
+    sending = threading.Thread(target=lambda: found.append(sender.send(b"x")), daemon=True)
+    sending.start()
+    sending.join(20)
+    sender.close()
+    collector.stop()
+    assert found, "it still reads"
+    assert found[0].status is Status.RETRY
+    assert "no whole answer within 300 ms" in found[0].detail
 
 
 def test_mutual_tls(tmp_path):

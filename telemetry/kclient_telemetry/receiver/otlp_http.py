@@ -2,6 +2,7 @@
 
 import gzip
 import http.client
+import io
 import socket
 import ssl
 import time
@@ -9,6 +10,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from functools import partial
+from typing import Any
 from urllib.parse import SplitResult, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -40,6 +42,44 @@ _MOST_LOCATION = 200
 _UNREADABLE = frozenset({400, 413})
 
 
+class _InTime(io.RawIOBase):
+    """What comes over a socket, as long as all of it comes within the time that the socket gives a single byte."""
+
+    def __init__(self, raw: io.RawIOBase, sock: socket.socket) -> None:
+        super().__init__()
+        self._raw = raw
+        self._sock = sock
+        self._timeout_s = sock.gettimeout() or DEFAULT_TIMEOUT_MS / 1000
+        self._end_s = time.monotonic() + self._timeout_s
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int | None:
+        left_s = self._end_s - time.monotonic()
+        try:
+            if left_s > 0:
+                self._sock.settimeout(left_s)
+                return self._raw.readinto(buffer)
+        except TimeoutError:
+            pass
+        finally:
+            self._sock.settimeout(self._timeout_s)  # the next request is sent on it
+        raise TimeoutError(f"no whole answer within {self._timeout_s * 1000:.0f} ms")
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+class _Answer(http.client.HTTPResponse):
+    """A collector's, or a proxy's; one that goes on and on, a byte at a time, is waited for no longer than none."""
+
+    def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:
+        super().__init__(sock, *args, **kwargs)
+        self.fp = io.BufferedReader(_InTime(self.fp.detach(), sock))
+
+
 class HttpSender:
     """OTLP over HTTP, protobuf-encoded, over one kept-alive connection, through the environment's proxy.
 
@@ -48,7 +88,7 @@ class HttpSender:
         headers: sent with every export, as `Authorization`.
         tls: for https; files that are renewed are used from the next connection on.
         compress: gzip the bodies.
-        timeout_ms: of connecting and of every read.
+        timeout_ms: of connecting, and of an answer, all of it.
 
     Raises:
         ValueError: the endpoint is no http or https URL with a host.
@@ -127,11 +167,14 @@ def _http_connection(
     # a port is always given: without one http.client looks for it behind the last colon, also of an IPv6 address
     host, port = str((proxy or url).hostname), (proxy or url).port or (443 if url.scheme == "https" else 80)
     if url.scheme == "http":
-        return http.client.HTTPConnection(host, port, timeout=timeout_ms / 1000)
+        plain = http.client.HTTPConnection(host, port, timeout=timeout_ms / 1000)
+        plain.response_class = _Answer
+        return plain
     context = ssl.create_default_context(cafile=tls.ca_file)
     if tls.certificate_file:
         context.load_cert_chain(tls.certificate_file, tls.key_file)
     connection = http.client.HTTPSConnection(host, port, timeout=timeout_ms / 1000, context=context)
+    connection.response_class = _Answer
     if proxy is not None:
         connection.set_tunnel(str(url.hostname), url.port or 443, _proxy_headers(proxy))
     return connection
