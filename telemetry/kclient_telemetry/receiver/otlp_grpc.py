@@ -133,7 +133,8 @@ def _retry_delay_ms(metadata: Iterable[tuple[str, Any]]) -> int | None:
             parts = _fields(detail)
             if parts.get(1, [b""])[0].endswith(b"/google.rpc.RetryInfo"):
                 delay = _fields(_fields(parts.get(2, [b""])[0]).get(1, [b""])[0])
-                return int(delay.get(1, [0])[0]) * 1_000 + int(delay.get(2, [0])[0]) // 1_000_000
+                seconds, nanos = (_signed(int(delay.get(number, [0])[0])) for number in (1, 2))
+                return max(0, seconds * 1_000 + nanos // 1_000_000)
     except (IndexError, ValueError, TypeError, AttributeError):
         return None  # whatever a server puts there, it is no reason to fail
     return None
@@ -153,6 +154,11 @@ def _fields(message: bytes) -> dict[int, list[Any]]:
             raise ValueError("a wire type that these messages have not")
         found.setdefault(tag >> 3, []).append(value)
     return found
+
+
+def _signed(varint: int) -> int:
+    """A negative number goes over the wire as what is left to 2^64, and would be an age to wait for."""
+    return varint - (1 << 64) if varint >> 63 else varint
 
 
 def _credentials(tls: TlsFiles) -> grpc.ChannelCredentials:
