@@ -228,7 +228,8 @@ CAUSES: dict[str, tuple[str, str]] = {
         "look at the collector's limits; subscribe to fewer metrics",
     ),
     "the collector does not take client telemetry": (
-        "two exports in a row could not be made, for the reason in the message",
+        "two exports in a row could not be made, for the reason in the message, or it has asked to be left alone for more "
+        "than 30 s",
         "look at the collector, and at the exporter's address, proxy and TLS files; pushes wait, and are tried again",
     ),
     "the collector answers again": ("an export was answered after some that were not", "nothing"),

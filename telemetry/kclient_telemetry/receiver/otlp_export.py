@@ -181,6 +181,8 @@ class OtlpExporter:
         outcome = self._try(body, 0)
         while outcome.status is Status.RETRY:
             asked_ms = min(outcome.retry_after_ms or 0, LONGEST_ASKED_MS)
+            if asked_ms > self._retry_longest_ms:  # a repetition that fails would say so an hour later
+                self._tell(replace(outcome, detail=f"{outcome.detail}; it asks to wait for {asked_ms // 1000} s"))
             wait_ms = max(asked_ms, round(delay_ms * (0.5 + self._uniform())))
             give_up_ms += asked_ms
             if not self._pause(wait_ms, give_up_ms):

@@ -185,6 +185,19 @@ def test_a_collector_that_is_away_is_a_line_and_one_that_is_back(caplog):
     assert exporter.counters.exported == 3
 
 
+def test_a_collector_that_asks_to_be_left_alone_for_long_is_told_of_at_once(caplog):
+    """A repetition, which would be the news otherwise, is an hour away."""
+    outcome = Outcome(Status.RETRY, "HTTP 429", retry_after_ms=3_600_000)
+    waits = threading.Event()
+    exporter = exporter_with(Sender(lambda body: outcome), uniform=lambda: waits.set() or 0.5)
+    exporter.accept(Push(b"x"))
+    assert waits.wait(60)
+    exporter.close(1)
+    told = [record.message for record in caplog.records]
+    away = "the collector does not take client telemetry, which waits for it: HTTP 429; it asks to wait for 3600 s"
+    assert told[:1] == [away]
+
+
 def test_a_full_queue_drops_and_counts(caplog):
     sender = Sender()
     sender.gate.clear()
