@@ -373,3 +373,42 @@ def test_the_environments_proxy_is_asked(collector, monkeypatch):
     monkeypatch.setenv("no_proxy", "collector.example")
     assert HttpSender("http://collector.example:1", timeout_ms=100).send(b"x").status is Status.RETRY
     assert len(collector.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "is_straight"),
+    [
+        ("http://collector", False),
+        ("http://collector:4318", True),
+        ("http://plain", True),
+        ("http://a.svc:4318", True),
+        ("http://10.96.3.4:4318", True),
+        ("http://10.112.0.1:4318", False),
+        ("http://192.0.2.7", True),
+        ("http://[fd00::5]:4318", True),
+        ("http://[2001:db8::1]:4318", False),
+        ("http://[2001:db8::2]:4318", True),
+    ],
+)
+def test_who_is_not_behind_the_environments_proxy(collector, endpoint, is_straight, monkeypatch):
+    """As for OpenTelemetry's own exporters: hosts, ports of hosts, and networks, as of services in Kubernetes."""
+    monkeypatch.setenv("http_proxy", collector.url)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.setenv("no_proxy", "collector:4318, plain:80,.svc,10.96.0.0/12,192.0.2.7,fd00::/8,2001:db8::2,x/y,/,")
+    sender = HttpSender(endpoint, timeout_ms=60_000)
+    with monkeypatch.context() as patch:
+        patch.setattr(socket, "getaddrinfo", Unresolved())
+        assert (sender.send(b"x").status is Status.RETRY) is is_straight
+    sender.close()
+    assert len(collector.requests) == (not is_straight)
+
+
+class Unresolved:
+    """A network of which only this machine can be reached."""
+
+    getaddrinfo = staticmethod(socket.getaddrinfo)
+
+    def __call__(self, host, *args, **kwargs):
+        if host != "127.0.0.1":
+            raise OSError("unreachable")
+        return self.getaddrinfo(host, *args, **kwargs)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from functools import partial
+from ipaddress import ip_address, ip_network
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -182,11 +183,24 @@ def _http_connection(
 
 def _proxy_of(url: SplitResult) -> SplitResult | None:
     """What HTTP_PROXY, HTTPS_PROXY and NO_PROXY say of a host."""
-    proxy = getproxies().get(url.scheme)
-    if not proxy or proxy_bypass(str(url.hostname)):
+    proxies = getproxies()
+    proxy = proxies.get(url.scheme)
+    if not proxy or _is_straight(url, proxies.get("no", "")):
         return None
     split = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
     return split if split.hostname else None
+
+
+def _is_straight(url: SplitResult, no_proxy: str) -> bool:
+    """Whether no proxy is asked; the library's own look at it knows nothing of networks, such as 10.0.0.0/8."""
+    host, port = str(url.hostname), url.port or (443 if url.scheme == "https" else 80)
+    if proxy_bypass(host) or proxy_bypass(f"{host}:{port}"):
+        return True
+    for entry in no_proxy.split(","):
+        with suppress(ValueError):  # one of them is a name
+            if "/" in entry and ip_address(host) in ip_network(entry.strip(), strict=False):
+                return True
+    return False
 
 
 def _proxy_headers(proxy: SplitResult) -> dict[str, str]:
