@@ -180,7 +180,7 @@ def _sinks(options: argparse.Namespace) -> tuple["list[Sink]", list[Any]]:
             closers.append(exporter.close)
         if options.metrics_port is not None:
             endpoint = _endpoint(options, closers)
-            sinks.append(Sink(endpoint.accept, lambda: (0, 0)))
+            sinks.append(Sink(endpoint.accept, partial(_waiting_for_the_page, endpoint)))
             closers.append(endpoint.close)
             say(f"metrics: http://{address_of(options.metrics_host, endpoint.port)}/metrics")
     except (OSError, OverflowError, MissingExtraError) as error:
@@ -251,6 +251,11 @@ def _waiting_to_be_written(sink: "QueuedSink", files: "JsonLinesWriter | Parquet
     counters = sink.counters
     queued = counters.received - counters.written - counters.failed - counters.dropped
     return queued + files.unfinished, sink.held_bytes
+
+
+def _waiting_for_the_page(endpoint: "PrometheusEndpoint") -> tuple[int, int]:
+    """None is read again for its sake: a page ends with its process, and would have them twice while it lives."""
+    return 0, endpoint.held_bytes
 
 
 def _not_written(sink: "QueuedSink", files: "JsonLinesWriter | ParquetWriter") -> int:

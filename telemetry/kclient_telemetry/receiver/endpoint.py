@@ -56,6 +56,11 @@ class PrometheusEndpoint:
         )
         self._thread.start()
 
+    @property
+    def held_bytes(self) -> int:
+        """About how much memory those pushes take that are not on the page yet."""
+        return self._sink.held_bytes
+
     def accept(self, push: ReceivedPush) -> None:
         """Take over the values of `push`, of a large one a little later."""
         self._sink.accept(push)

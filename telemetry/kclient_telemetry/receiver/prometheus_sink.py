@@ -27,6 +27,11 @@ class PrometheusSink:
         self._lock = threading.Lock()
         self._queued: QueuedSink | None = None
 
+    @property
+    def held_bytes(self) -> int:
+        """About how much memory those take that are not on the page yet."""
+        return 0 if self._queued is None else self._queued.held_bytes
+
     def accept(self, push: ReceivedPush) -> None:
         """Take over the values of `push`, now or a little later."""
         with self._lock:

@@ -18,6 +18,8 @@ from kclient_quota.cli import receive, telemetry_sources
 from kclient_quota.errors import ClusterError
 from kclient_quota.operate.topic_receiver import FULL_BYTES, Sink, TopicReceiver
 from kclient_quota.testing.clock import ManualClock
+from tests.unit.telemetry.test_telemetry_prometheus import push
+from tests.unit.telemetry.test_telemetry_prometheus_sink import LARGE, busy
 
 POLL_MS = 200
 IDLE_MS = 1_000
@@ -207,6 +209,20 @@ def test_files_are_closed_before_a_collector_is_waited_for(tmp_path: Path) -> No
         close(0)
     kinds = [type(close.__self__) for close in closers]
     assert kinds.index(QueuedSink) < kinds.index(OtlpExporter)
+
+
+def test_reading_waits_for_the_page_as_for_any_sink() -> None:
+    """After ten minutes away it has all of them to read, faster than a page takes them: it dropped half, deltas too."""
+    parser = argparse.ArgumentParser()
+    receive.add_arguments(parser)
+    (page,), (close,) = receive._sinks(parser.parse_args(["--from-topic", "t", "--metrics-port", "0"]))
+    endpoint: Any = close.__self__
+    with busy(endpoint.store):
+        push(endpoint, LARGE)
+        assert page.waiting()[1] > len(LARGE), "what makes it full"
+        assert page.waiting()[0] == 0, "and nothing that would not be committed: a page ends with its process"
+    close(60_000)
+    assert page.waiting() == (0, 0)
 
 
 def test_one_more_line_of_librdkafka_a_minute_is_enough(caplog: pytest.LogCaptureFixture) -> None:
