@@ -175,9 +175,9 @@ def _refusal(alteration: ClientQuotaAlteration, code: int, message: str | None) 
         words = REQUEST_RATE_REFUSED
     if code == ErrorCode.INVALID_REQUEST and not _TYPES.issuperset(alteration.entity.entries):
         words += f"; Apache Kafka's types are {', '.join(sorted(_TYPES))}"
-    if code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
-        words = words.rstrip(".") + _NEEDS
     said = ": ".join(part for part in (error_name(code), words) if part)
+    if code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+        said = said.rstrip(".") + _NEEDS
     return ClusterError(f"quotas of {alteration.entity} were not altered: {said}", error_code=code)
 
 

@@ -19,13 +19,13 @@ def alteration(entity, **values):
     return ClientQuotaAlteration(entity, ops)
 
 
-def response(codes, throttle_time_ms=0):
+def response(codes, throttle_time_ms=0, said="no"):
     return AlterClientQuotasResponse(
         throttle_time_ms=throttle_time_ms,
         entries=[
             AlterClientQuotasResponse.EntryData(
                 error_code=code,
-                error_message="no" if code else None,
+                error_message=said if code else None,
                 entity=[
                     AlterClientQuotasResponse.EntityData(entity_type=kind, entity_name=name)
                     for kind, name in entity.wire_entries()
@@ -155,6 +155,21 @@ def test_a_result_that_is_missing_is_an_error():
 def test_refusals_name_the_remedy(values, code, words):
     results, _ = run([alteration(A, **values)], {A: code})
     assert words in str(results[A])
+
+
+@pytest.mark.parametrize(("said", "words"), [(None, ""), ("", ""), ("Not allowed.", ": Not allowed")])
+def test_who_may_not_alter_is_told_so_whatever_the_broker_says(said, words):
+    """Kafka says nothing beside a code where its words would be those of the code."""
+
+    class Refuses:
+        def ask(self, _request, *, timeout_ms):
+            assert timeout_ms
+            return response({A: 31}, said=said)
+
+    results = {}
+    Alterer(Refuses(), ManualClock(), results.__setitem__, timeout_ms=1_000).alter([alteration(A)])
+    refused = f"quotas of {A} were not altered: CLUSTER_AUTHORIZATION_FAILED (31)"
+    assert str(results[A]) == f"{refused}{words}; ALTER_CONFIGS on the cluster is needed"
 
 
 def test_a_type_that_there_is_not_is_refused_with_those_that_there_are():
