@@ -42,6 +42,7 @@ _HAND_OVER_MS = 3_000
 """So long a rebalance waits for what sinks have begun; a collector that is away holds up no group for longer."""
 _GIVE_UP_MS = 60_000
 """Who has got nothing for so long is not in its group, or the end that it was told of is not to come."""
+_AGAIN_MS = 60_000
 
 
 @dataclass(slots=True)
@@ -136,6 +137,7 @@ class TopicReceiver:
         self._handed_on: dict[tuple[str, int], dict[int, int]] = {}
         self._checked_ms = clock.now_ms()
         self._paused: list[Any] = []
+        self._unreadable_told = 0, 0  # when it was told of, and how many there were by then
         self.received = Received()
 
     def run(self, stopped: Callable[[], bool], *, idle_ms: int | None = None) -> bool:
@@ -271,7 +273,7 @@ class TopicReceiver:
             push = push_of_record(message.value() or b"", unix_ms)
         except TelemetryError as reason:
             self.received.unreadable += 1
-            logger.warning("%s[%d]@%d is no client telemetry and is passed over: %s", *where, reason)
+            self._say_unreadable(where, reason)
         else:
             for sink in self._sinks:
                 sink.accept(push)
@@ -280,6 +282,17 @@ class TopicReceiver:
             self._under_way[where] = self._handed, unix_ms
             self._under_way.move_to_end(where)  # of a topic that was made anew it may be there
         return True
+
+    def _say_unreadable(self, where: tuple[str, int, int], reason: TelemetryError) -> None:
+        """A line a minute: with a wrong topic it would be one for each of its records."""
+        now_ms = self._clock.now_ms()
+        told_ms, told = self._unreadable_told
+        if told and now_ms - told_ms < _AGAIN_MS:
+            return
+        before = self.received.unreadable - told - 1
+        more = f"; {before} before it were not, either" if before else ""
+        logger.warning("%s[%d]@%d is no client telemetry and is passed over: %s%s", *where, reason, more)
+        self._unreadable_told = now_ms, self.received.unreadable
 
     def _hold_or_go_on(self) -> None:
         """Polling goes on while sinks are full, so that the group does not lose us; but nothing is fetched."""

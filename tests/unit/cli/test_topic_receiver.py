@@ -211,6 +211,29 @@ def test_files_are_closed_before_a_collector_is_waited_for(tmp_path: Path) -> No
     assert kinds.index(QueuedSink) < kinds.index(OtlpExporter)
 
 
+class Orders(Script):
+    """A topic that has no telemetry in it."""
+
+    def poll(self, timeout_s: float) -> Any:
+        found = super().poll(timeout_s)
+        if found is not None and found.error() is None:
+            found.value = lambda: b'{"order": 1}'
+        return found
+
+
+def test_a_wrong_topic_is_a_line_a_minute_not_one_for_each_of_its_records(caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever reads them, a slow collector of lines mostly, would hold up the reading, or be full."""
+    clock = ManualClock(0)
+    consumer: Any = Orders(clock, joins_ms=0, first_ms=0, records=500, tells_end=True)
+    receiver = TopicReceiver(consumer, [Sink(lambda _: None, lambda: (0, 0))], clock)
+    receiver.run(lambda: False, idle_ms=IDLE_MS)
+    assert receiver.received.unreadable == 500
+    told = [record.message.partition(" is no client telemetry and is passed over: ") for record in caplog.records]
+    assert [where for where, *_ in told] == ["t[0]@0", "t[0]@300"]
+    assert "before" not in told[0][2]
+    assert told[1][2].endswith("; 299 before it were not, either")
+
+
 def test_reading_waits_for_the_page_as_for_any_sink() -> None:
     """After ten minutes away it has all of them to read, faster than a page takes them: it dropped half, deltas too."""
     parser = argparse.ArgumentParser()
