@@ -77,6 +77,9 @@ def guarded(work: Callable[[], int], told: Callable[[Exception], int]) -> int:
         return 0
     except RecursionError:
         return told(ConfigError("what was read is nested thousands of levels deep; that is none of the files it takes"))
+    except MemoryError:
+        remedy = "give it more (ulimit -v, the container's limit)"
+        return told(KclientQuotaError(f"there is no memory left for this process; {remedy}"))
     except (KclientQuotaError, MissingExtraError, OSError, OverflowError) as error:
         return told(error)
     return status

@@ -74,6 +74,16 @@ def test_ctrl_c_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     assert main(["demo"]) == 130
 
 
+def test_no_memory_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def full(_options: object) -> int:
+        raise MemoryError
+
+    monkeypatch.setattr("kclient_quota.cli.demo.run", full)
+    assert main(["demo"]) == 1
+    remedy = "give it more (ulimit -v, the container's limit)"
+    assert capsys.readouterr().err == f"kclient-quota: there is no memory left for this process; {remedy}\n"
+
+
 def test_a_missing_extra_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
