@@ -219,12 +219,18 @@ def _endpoint(options: argparse.Namespace, closers: list[Any]) -> "PrometheusEnd
 def _limits(options: argparse.Namespace, closers: list[Any]) -> "Callable[[list[Family]], list[Family]]":
     if not options.limits:
         return lambda families: []  # noqa: ARG005 - as the endpoint calls it
-    from kclient_quota.admin.quotas import QuotaAdmin  # noqa: PLC0415 - slow to load for --help
+    from kclient_quota.admin.effective import EffectiveQuotas  # noqa: PLC0415 - slow to load for --help
+    from kclient_quota.cluster.client import ClusterClient  # noqa: PLC0415 - as above
+    from kclient_quota.cluster.quotas import describe_client_quotas  # noqa: PLC0415 - as above
     from kclient_quota.operate.limit_series import LimitSeries  # noqa: PLC0415 - as above
 
-    admin = QuotaAdmin(configuration(options))
-    limits = LimitSeries(lambda: admin.index_client_quotas(request_timeout=options.timeout).result())
-    closers += [limits.close, lambda timeout_ms: admin.close()]  # noqa: ARG005 - as above
+    # asked in a daemon's thread, where `QuotaAdmin` has one that is waited for
+    client = ClusterClient(configuration(options), SYSTEM_CLOCK)
+    timeout_ms = round(options.timeout * 1000)
+    limits = LimitSeries(
+        lambda: EffectiveQuotas(describe_client_quotas(client, timeout_ms=timeout_ms)), leave=client.close
+    )
+    closers.append(limits.close)
     return limits
 
 

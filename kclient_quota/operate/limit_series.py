@@ -59,10 +59,14 @@ class LimitSeries:
     Args:
         ask: gives the quotas, or raises ClusterError.
         every_s: how often.
+        leave: called when nothing is asked any more, in that thread; nobody waits for a cluster that has fallen silent.
     """
 
-    def __init__(self, ask: Callable[[], EffectiveQuotas], every_s: float = EVERY_S) -> None:
+    def __init__(
+        self, ask: Callable[[], EffectiveQuotas], every_s: float = EVERY_S, *, leave: Callable[[], None] = lambda: None
+    ) -> None:
         self._ask = ask
+        self._leave = leave
         self._every_s = every_s
         self._quotas: EffectiveQuotas | None = None
         self._closed = threading.Event()
@@ -89,3 +93,4 @@ class LimitSeries:
                     log.warning("limits of quotas are not on the page: %s", error)
                 self._quotas, is_told = None, True
             self._closed.wait(self._every_s)
+        self._leave()

@@ -1,5 +1,6 @@
 """`kclient-quota dashboards`: what it writes asks only for series that a real page has, and Prometheus takes it."""
 
+import argparse
 import json
 import re
 import shutil
@@ -19,6 +20,7 @@ from kclient_quota import Consumer, Producer
 from kclient_quota.admin.effective import EffectiveQuotas
 from kclient_quota.admin.quotas import QuotaAdmin
 from kclient_quota.broker import EmbeddedBroker
+from kclient_quota.cli import receive
 from kclient_quota.cli.main import main
 from kclient_quota.errors import ClusterError
 from kclient_quota.operate.dashboards import pushed
@@ -260,6 +262,36 @@ def test_limits_that_are_not_known_are_not_shown_and_that_is_said_once(caplog):
     assert limits([]) == []
     limits.close(5_000)
     assert caplog.text.count("limits of quotas are not on the page: not allowed") == 1
+
+
+def test_a_cluster_that_has_fallen_silent_holds_nobody_up_who_ends():
+    """Ctrl-C of `receive --limits` waited for the answer, and so did the end of the process: for all of `--timeout`."""
+    parser = argparse.ArgumentParser()
+    receive.add_arguments(parser)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        cluster = f"127.0.0.1:{silent.getsockname()[1]}"
+        words = [
+            "--from-topic",
+            "t",
+            "--metrics-port",
+            "0",
+            "--limits",
+            "--timeout",
+            "60",
+            "--bootstrap-server",
+            cluster,
+        ]
+        _, closers = receive._sinks(parser.parse_args(words))
+        asking, _ = silent.accept()
+        ending = threading.Thread(target=lambda: [close(100) for close in closers], daemon=True)
+        ending.start()
+        ending.join(20)
+        is_held_up = ending.is_alive()
+        left = [each.name for each in threading.enumerate() if not (each.daemon or each is threading.main_thread())]
+        asking.close()
+    ending.join(60)
+    assert not is_held_up
+    assert not [name for name in left if name.startswith("kclient")], "the interpreter waits for these"
 
 
 def test_wrong_calls(tmp_path, capsys):
