@@ -98,6 +98,7 @@ class OtlpExporter:
         self._close_deadline_ms: int | None = None
         self._is_away = False
         self._partly_taken = 0
+        self._cut_off = ""  # what the collector had said of the first that closing has cut off
         self._thread = threading.Thread(target=self._run, name="otlp-exporter", daemon=True)
         self._thread.start()
 
@@ -146,6 +147,8 @@ class OtlpExporter:
     def _run(self) -> None:
         while batch := self._next_batch():
             self._deliver(batch)
+        if pushes := self._counters.undelivered:  # a line for all of them: a queue may have been full
+            log.warning("%d pushes of client telemetry were not delivered before closing: %s", pushes, self._cut_off)
 
     def _next_batch(self) -> list[bytes]:
         """Wait for pushes and for more of them, then take as many as an export may hold; empty when closed and done."""
@@ -261,7 +264,7 @@ class OtlpExporter:
                 log.warning("%d points are lost, of an export that was taken: %s", points, why)
             self._partly_taken += 1
         if outcome.status is Status.CLOSED:
-            log.warning("%d pushes of client telemetry were not delivered before closing: %s", pushes, outcome.detail)
+            self._cut_off = self._cut_off or outcome.detail
         elif outcome.status is not Status.ACCEPTED:
             log.warning("%d pushes of client telemetry are lost, %s: %s", pushes, outcome.status.value, outcome.detail)
 

@@ -198,6 +198,20 @@ def test_a_collector_that_asks_to_be_left_alone_for_long_is_told_of_at_once(capl
     assert told[:1] == [away]
 
 
+def test_what_closing_cuts_off_is_one_line(caplog):
+    """It was one for each batch: 64 for a queue that is full, above the one that counts them."""
+    sender = Sender(lambda body: RETRY)
+    exporter = exporter_with(sender, batch_bytes=1, retry_first_ms=60_000, retry_longest_ms=60_000)
+    for _ in range(20):
+        exporter.accept(Push(b"x"))
+    assert sender.reached.wait(60)
+    exporter.close(1)
+    exporter._thread.join(60)
+    assert exporter.counters.undelivered == 20
+    told = [record.message for record in caplog.records if "not delivered" in record.message]
+    assert told == ["20 pushes of client telemetry were not delivered before closing: busy"]
+
+
 def test_a_full_queue_drops_and_counts(caplog):
     sender = Sender()
     sender.gate.clear()
