@@ -40,7 +40,7 @@ class PrometheusSink:
             if is_next and len(push.payload.data) <= _SMALL_BYTES and self._store.accept_at_once(push):
                 return
             if queued is None:
-                queued = self._queued = QueuedSink(_Writer(self._store))
+                queued = self._queued = QueuedSink(_Writer(self._store), is_kept=False)
             queued.accept(push)
 
     def close(self, timeout_ms: int) -> None:

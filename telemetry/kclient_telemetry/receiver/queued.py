@@ -51,12 +51,14 @@ class QueuedSink:
     Args:
         writer: closed by that thread when the sink closes.
         queue_bytes: about how much memory those that wait may take; what comes on top is dropped and counted.
+        is_kept: whether what is written outlives this process, so that what is not is worth a line at its end.
     """
 
-    def __init__(self, writer: PushWriter, *, queue_bytes: int = QUEUE_BYTES) -> None:
+    def __init__(self, writer: PushWriter, *, queue_bytes: int = QUEUE_BYTES, is_kept: bool = True) -> None:
         self.counters = QueuedCounters()
         self._writer = writer
         self._queue_bytes = queue_bytes
+        self._is_kept = is_kept
         self._held_bytes = 0
         self._queue: queue.Queue[ReceivedPush | threading.Event | None] = queue.Queue()
         self._lock = threading.Lock()
@@ -98,7 +100,7 @@ class QueuedSink:
         self._closing.set()
         self._queue.put_nowait(None)  # it may be waiting for the next one
         self._thread.join(timeout_ms / 1000)
-        if self._thread.is_alive():
+        if self._is_kept and self._thread.is_alive():
             done = self.counters
             left = done.received - done.written - done.failed - done.dropped
             log.warning("%d pushes of client telemetry were not written before closing", left)

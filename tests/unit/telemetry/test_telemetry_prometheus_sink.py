@@ -83,3 +83,12 @@ def test_an_endpoint_takes_what_is_waiting_before_it_ends():
         assert not endpoint.store.pushes
     endpoint.close(60_000)
     assert len(samples(endpoint.store)["depth"]) == 2_001
+
+
+def test_what_a_page_has_not_got_when_it_ends_is_nobodys_loss(caplog):
+    """The line for files, that so many pushes were not written, was said of a page that nobody can read any more."""
+    endpoint = PrometheusEndpoint()
+    with busy(endpoint.store):
+        push(endpoint, LARGE)
+        endpoint.close(1)
+    assert "not written" not in caplog.text
