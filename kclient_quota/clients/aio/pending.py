@@ -166,6 +166,10 @@ class InnerProducer(_Calling):
         """`flush()`, but what callbacks raise is left for the end of all of it."""
         return self.flush(timeout) if self._kq_closed else self._kq_deliver(self._kq_deadline_ms(timeout))
 
+    def silence(self) -> Callable[[], bool]:
+        """What says whether nothing has been answered for a while from now on, of what librdkafka has."""
+        return self._kq_silence()
+
     def serve(self, timeout: float) -> int:
         """`poll()`, for those who look for reports only: the same."""
         return self.poll(timeout) if self._kq_closed else self._kq_serve(timeout * 1000, all_of_them=True)
@@ -212,9 +216,9 @@ class InnerProducer(_Calling):
         """For how long a transaction had better not be begun."""
         return self._kq_begin_wait_ms()
 
-    def _kq_deliver(self, deadline_ms: int | None) -> int:
+    def _kq_deliver(self, deadline_ms: int | None, stop: Callable[[], bool] = bool) -> int:
         """As ever; `AIOProducer` looks itself for whether the transaction is still the same."""
-        return self._kq_deliver_in_time(deadline_ms)
+        return self._kq_deliver_in_time(deadline_ms, stop)
 
     def abort_overdue(self) -> KafkaException:
         """Abort it within what is left of its time, or try to; returns what to raise."""

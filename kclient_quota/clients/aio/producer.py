@@ -180,14 +180,17 @@ class AIOProducer(Handing, AIOTelemetryMethods):
         """
         if not fit_time(*args, **kwargs):  # librdkafka says what is wrong
             return await self._call(self._producer.flush, *args, **kwargs)
+        return await self._deliver(self._deadline_ms(*args, **kwargs))
+
+    async def _deliver(self, deadline_ms: int | None, stop: Callable[[], bool] = bool) -> int:
         self._join_loop()
         era = self._producer.open_era
-        left = await self._flush(self._deadline_ms(*args, **kwargs))
+        left = await self._flush(deadline_ms, stop)
         await self._insist(era)
         self._producer.raise_kept()
         return left
 
-    async def _flush(self, deadline_ms: int | None) -> int:
+    async def _flush(self, deadline_ms: int | None, stop: Callable[[], bool] = bool) -> int:
         while True:
             slice_ms = self._slice_ms(deadline_ms)
             self._start_pump()
@@ -195,7 +198,7 @@ class AIOProducer(Handing, AIOTelemetryMethods):
             if self._pump is not None and slice_ms:
                 await asyncio.wait([self._pump], timeout=self._slice_ms(deadline_ms) / 1000)
             left = self._waiting() + len(self._producer)
-            if not left or not slice_ms:
+            if not left or not slice_ms or (stop() and not self._waiting()):
                 self._settle()
                 return left
             await self._beats.beat()

@@ -36,6 +36,13 @@ class AIOTransactions(confluent_kafka.aio.AIOProducer):
         """Forget the messages that wait for the quota."""
         raise NotImplementedError
 
+    async def _deliver(self, deadline_ms: int | None, stop: "Callable[[], bool]") -> int:
+        """Deliver until all is, `deadline_ms` or `stop()`; returns what is left."""
+        raise NotImplementedError
+
+    def _deadline_ms(self, timeout: float = -1) -> int | None:
+        raise NotImplementedError
+
     async def begin_transaction(self, *args: Any, **kwargs: Any) -> Any:
         """As confluent_kafka.aio's; waits first where a transaction begun now would have to be aborted.
 
@@ -62,7 +69,7 @@ class AIOTransactions(confluent_kafka.aio.AIOProducer):
         """
         timeout = args[OFFSETS_AND_GROUP:]
         if not kwargs and fit_time(*timeout):  # otherwise librdkafka says what is wrong
-            await self.flush(*timeout)
+            await self._deliver(self._deadline_ms(*timeout), self._producer.silence())
         return await self._call(self._producer.send_offsets_to_transaction, *args, **kwargs)
 
     async def commit_transaction(self, *args: Any, **kwargs: Any) -> Any:

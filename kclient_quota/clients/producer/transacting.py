@@ -12,6 +12,7 @@ the cluster, librdkafka forgets the time that it was given: it waits until any o
 waits in a thread of its own, and the application goes on in time.
 """
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
@@ -23,6 +24,10 @@ from kclient_quota.errors import QuotaThrottledError
 
 GRACE_MS: Final = 1_000
 """So much later than librdkafka ought to, we say ourselves that a call's time is over."""
+SILENT_MS: Final = 1_000
+"""A broker that has told of no throttle, and answers nothing for so long, may be gone. librdkafka finds out after
+`socket.timeout.ms`, on each connection by itself: who waits there for one before using the next waits for all of them
+in turn."""
 
 
 class TransactingProducer(WaitingProducer):
@@ -83,7 +88,8 @@ class TransactingProducer(WaitingProducer):
         """Have a consumer's offsets committed with the transaction; `timeout` in seconds.
 
         Under a quota it first delivers what there is and waits until no broker throttles: the request goes over the
-        connection that a throttle mutes, where it could not be called back and the heartbeat would not go on.
+        connection that a throttle mutes, where it could not be called back and the heartbeat would not go on. What a
+        broker does not answer though nothing throttles is delivered meanwhile, as by plain confluent_kafka.
 
         Raises:
             KafkaException: as `commit_transaction()`; and when the time (none given: `transaction.timeout.ms`) is over
@@ -92,7 +98,7 @@ class TransactingProducer(WaitingProducer):
         self._kq_insist_on_parent()
         deadline_ms = self._kq_deadline_ms(timeout)
         if not self._kq_outbox.is_open and self._kq_transaction.is_open and not self._kq_outbox.is_calling():
-            self._kq_deliver(deadline_ms)
+            self._kq_deliver(deadline_ms, self._kq_silence())
             self._kq_await_calm(deadline_ms)
         left_s = self._kq_left_s(deadline_ms)
         send = super().send_offsets_to_transaction
@@ -226,25 +232,40 @@ class TransactingProducer(WaitingProducer):
 
     # Delivering in time -------------------------------------------------------------------------------------------
 
-    def _kq_deliver(self, deadline_ms: int | None) -> int:
-        """Deliver, minding an open transaction; returns what is left."""
+    def _kq_deliver(self, deadline_ms: int | None, stop: Callable[[], bool] = bool) -> int:
+        """Deliver until all is, `deadline_ms` or `stop()`, minding an open transaction; returns what is left."""
         era = self._kq_transaction.open_era
-        left = self._kq_deliver_in_time(deadline_ms)
+        left = self._kq_deliver_in_time(deadline_ms, stop)
         self._kq_transaction.insist(era)
         return left
 
-    def _kq_deliver_in_time(self, deadline_ms: int | None) -> int:
+    def _kq_deliver_in_time(self, deadline_ms: int | None, stop: Callable[[], bool] = bool) -> int:
         last_ms = self._kq_transaction.last_ms
         if last_ms is None or self._kq_outbox.is_open:
             return self._kq_drain(deadline_ms)
         until_ms = last_ms if deadline_ms is None else min(last_ms, deadline_ms)
-        left = self._kq_drain(until_ms, lambda: self._kq_holds_up(last_ms))
+        left = self._kq_drain(until_ms, lambda: stop() or self._kq_holds_up(last_ms))
         now_ms = self._kq_clock.now_ms()
         if left and (now_ms >= last_ms or self._kq_holds_up(last_ms)):
             self._kq_mind_transaction(last_ms + 1)
-        elif until_ms == deadline_ms:
+        elif until_ms == deadline_ms or stop():
             return left
-        return self._kq_drain(deadline_ms) if left else 0
+        return self._kq_drain(deadline_ms, stop) if left else 0
+
+    def _kq_silence(self) -> Callable[[], bool]:
+        """What says whether, by then, librdkafka has all that is left, and for `SILENT_MS` nothing was answered."""
+        outbox, clock = self._kq_outbox, self._kq_clock
+        since_ms, finished = clock.now_ms(), outbox.finished
+
+        def is_silent() -> bool:
+            nonlocal since_ms, finished
+            has_moved = outbox.finished != finished or len(outbox) > outbox.in_flight
+            if has_moved or self._kq_throttled_for_ms(max, busy=False):
+                since_ms, finished = clock.now_ms(), outbox.finished
+            return clock.now_ms() - since_ms >= SILENT_MS
+
+        # Near its end such a transaction is to be aborted, which has to wait for whatever was begun here.
+        return bool if self._kq_transaction.aborts else is_silent
 
     def _kq_holds_up(self, deadline_ms: int) -> bool:
         """Whether a broker that has yet to report something is throttled until after `deadline_ms`."""
