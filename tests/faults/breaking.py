@@ -17,9 +17,10 @@ Fault = Callable[[Any, Proxies], list[float] | None]
 """Gives when it broke, each time; nothing if it is over, and counts from its end."""
 
 
-def goes_on_s(done: list[float], broke: list[float]) -> float:
-    """How long, at the longest, until something was done after each of these times."""
-    return max(min((at for at in done if at > each), default=float("inf")) - each for each in broke)
+def goes_on_s(done: list[float], broke: list[float], begun: list[float] | None = None) -> float:
+    """How long, at the longest, until something was done that was begun after each of these times."""
+    both = list(zip(done, done if begun is None else begun, strict=True))
+    return max(min((at for at, since in both if since > each), default=float("inf")) - each for each in broke)
 
 
 def cut_connections(cluster: Any, proxies: Proxies) -> list[float]:

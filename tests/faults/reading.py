@@ -26,13 +26,20 @@ WORKLOADS = ("consumer", "transactions")
 
 @dataclass
 class Read:
-    """What one application saw."""
+    """What one application saw.
+
+    Attributes:
+        at: when it has read a message; with transactions, when one was committed (`produce()` says nothing of that:
+            it only puts messages into a queue).
+        asked: when that commit was asked for: its answer may have been read just before something broke.
+    """
 
     commits: dict[int, int] = field(default_factory=dict, repr=False)
     expected: dict[int, int] = field(default_factory=dict, repr=False)
     before: dict[int, int] = field(default_factory=dict, repr=False)
     begun: dict[int, int] = field(default_factory=dict, repr=False)
     at: list[float] = field(default_factory=list, repr=False)
+    asked: list[float] = field(default_factory=list, repr=False)
     lost: int = 0
     repeated: int = 0
     reordered: int = 0
@@ -93,7 +100,7 @@ def play_reading(cluster: Any, proxies: Proxies, fault: Fault, workload: str) ->
     proxies.each(lambda proxy: proxy.delay())
     for (kind, one), thread in zip(seen.items(), threads, strict=True):
         one.stuck += thread.is_alive()
-        one.resumed_s = goes_on_s(one.at, broke or [mended])
+        one.resumed_s = goes_on_s(one.at, broke or [mended], one.asked if workload == "transactions" else None)
         if workload == "transactions":
             _judge(cluster, f"{source}-{kind}", one)
     return seen
@@ -172,11 +179,13 @@ def _transform(servers: str, source: str, app: str, kind: str, seen: Read, until
             producer.begin_transaction()
             for message in messages:
                 producer.produce(app, message.value(), partition=message.partition())
-                seen.at.append(time.monotonic())
             producer.send_offsets_to_transaction(
                 consumer.position(consumer.assignment()), consumer.consumer_group_metadata(), 60
             )
+            asked = time.monotonic()
             _again(producer.commit_transaction, 60)
+            seen.asked.append(asked)
+            seen.at.append(time.monotonic())
         except KafkaException as error:
             seen.aborted += 1
             if error.args[0].txn_requires_abort() and _is_aborted(producer):
