@@ -17,7 +17,7 @@ from tests.faults.breaking import FAULTS
 from tests.faults.clusters import cluster_of
 from tests.soak.brokers import versions
 
-LEFT_OUT = {"at", "asked", "delivered", "commits", "expected", "before", "begun"}
+LEFT_OUT = {"at", "asked", "delivered", "taken", "commits", "expected", "before", "begun"}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -29,7 +29,13 @@ GOES_ON_S = 60.0
 
 @dataclass
 class Seen:
-    """What became of the messages of one producer."""
+    """What became of the messages of one producer.
+
+    Attributes:
+        delivered: when each report came, and of which message.
+        taken: when each message was handed over. It goes on with one of those that came after something broke: reports
+            of others may have been on their way to the application just then.
+    """
 
     sent: int = 0
     failed: int = 0
@@ -41,6 +47,7 @@ class Seen:
     pushes: int = 0
     told: float | None = None
     delivered: list[tuple[float, bytes]] = field(default_factory=list, repr=False)
+    taken: list[float] = field(default_factory=list, repr=False)
 
 
 def play(
@@ -111,7 +118,8 @@ def _send(producer: Any, topic: str, seen: Seen, until: list[float], pause_s: fl
 
     if isinstance(producer, Producer):
         tell_delivered(producer, seen.delivered)
-    while time.monotonic() < until[0]:
+    while (now := time.monotonic()) < until[0]:
+        seen.taken[seen.sent :] = [now]  # before: a call that waits may serve its own message's report
         try:
             producer.produce(topic, b"%08d" % seen.sent + VALUE, partition=seen.sent % PARTITIONS, on_delivery=report)
         except BufferError:
@@ -132,7 +140,8 @@ def _judge(cluster: Any, topic: str, seen: Seen, since: list[float]) -> None:
     for values in in_log:
         firsts = list(dict.fromkeys(values))
         seen.reordered += sum(later < earlier for earlier, later in pairwise(firsts))
-    seen.resumed_s = goes_on_s([at for at, _ in seen.delivered], since)
+    at = [at for at, _ in seen.delivered]
+    seen.resumed_s = goes_on_s(at, since, [seen.taken[int(value)] for _, value in seen.delivered])
 
 
 def read_all(cluster: Any, topic: str, partition: int) -> list[bytes]:
