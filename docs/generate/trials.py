@@ -44,7 +44,7 @@ def _faults(found: dict[str, Any]) -> Iterator[str]:
         "## Faults: `make faults`",
         "",
         "Ours / plain confluent-kafka with the same settings, at the same time, each with a quota of its own. *Goes on*: seconds from the",
-        f"mend to the first delivery or message after it; -: not within six seconds, or everything had been read by then. {_made_by(found)}.",
+        f"mend to the first delivery, message or transaction after it; -: not within six seconds, or everything had been read by then. {_made_by(found)}.",
         "",
     )
     for broker in sorted({row["broker"] for row in found["rows"]}):

@@ -3,7 +3,7 @@
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
@@ -70,11 +70,13 @@ class Read:
         self.begun.update({part.partition: self.commits.get(part.partition, 0) for part in partitions})
 
 
-def play_reading(cluster: Any, proxies: Proxies, fault: Fault, workload: str) -> dict[str, Read]:
-    """Ours and plain at once, each under a quota of its own."""
+def play_reading(
+    cluster: Any, proxies: Proxies, fault: Fault, workload: str, kinds: Sequence[str] = ("ours", "plain")
+) -> dict[str, Read]:
+    """Ours and plain at once, each under a quota of its own; kinds that begin with ours are."""
     source = f"{fault.__name__}-{workload}"
     _fill(cluster, source)
-    seen = {"ours": Read(), "plain": Read()}
+    seen = {kind: Read() for kind in kinds}
     until, threads = [float("inf")], []
     for kind, one in seen.items():
         app = f"{source}-{kind}"
@@ -141,7 +143,7 @@ def _conf(servers: str, source: str, app: str) -> dict[str, Any]:
 
 
 def _consume(servers: str, source: str, app: str, kind: str, seen: Read, until: list[float]) -> None:
-    consumer = (Consumer if kind == "ours" else confluent_kafka.Consumer)(_conf(servers, source, app))
+    consumer = (Consumer if kind.startswith("ours") else confluent_kafka.Consumer)(_conf(servers, source, app))
     consumer.subscribe([source], on_assign=lambda _, partitions: seen.begin(partitions))
     committed = time.monotonic()
     while time.monotonic() < until[0]:
@@ -167,7 +169,7 @@ def _done(call: Callable[[], object]) -> bool:
 
 def _transform(servers: str, source: str, app: str, kind: str, seen: Read, until: list[float]) -> None:
     """As an application does that follows the book: it tries again, aborts, or makes a new producer, as errors say."""
-    consumer: Any = (Consumer if kind == "ours" else confluent_kafka.Consumer)(_conf(servers, source, app))
+    consumer: Any = (Consumer if kind.startswith("ours") else confluent_kafka.Consumer)(_conf(servers, source, app))
     consumer.subscribe([source])
     producer = _new_producer(servers, source, app, kind)
     done: dict[int, int] = {}
@@ -214,7 +216,7 @@ def _new_producer(servers: str, source: str, app: str, kind: str) -> Any:
         "socket.timeout.ms": 10_000,
         "log_level": 2,
     }
-    producer = (Producer if kind == "ours" else confluent_kafka.Producer)(conf)
+    producer = (Producer if kind.startswith("ours") else confluent_kafka.Producer)(conf)
     _again(producer.init_transactions, 60)
     return producer
 
