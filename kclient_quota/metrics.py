@@ -114,7 +114,7 @@ class ClientThrottleMetrics:
         """All figures at `now_ms`, in ms and counts."""
         client = ("client-id", self._client_id)
         found = dict(self._figures(self._all, self._group, (client,), now_ms))
-        for node_id, times in self._nodes.items():
+        for node_id, times in list(self._nodes.items()):
             found.update(self._figures(times, self._node_group, (client, ("node-id", f"node-{node_id}")), now_ms))
         return found
 

@@ -3,16 +3,16 @@
 In one of its callbacks, or while it waits without limit.
 """
 
+import _thread
 import logging
 import operator
 import signal
 import threading
 from _signal import getsignal  # type: ignore[import-not-found] # signal's makes enumeration's members: 99 us
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from math import isnan
-from threading import Event, Thread
-from typing import Any, Final, SupportsFloat, SupportsIndex
+from typing import Any, Final, SupportsFloat, SupportsIndex, cast
 
 from kclient_quota.clock import monotonic, sleep
 
@@ -23,7 +23,15 @@ MOST_NAP_S: Final = 0.01
 NAP: Final = 1 / 20
 """How long it is waited until the next look: of the time that has passed, so that nobody hears much later."""
 
+LONGEST_LOCK_S: Final = 0.05
+"""For how long a thread of ours waits for a lock that an application's call may hold, which takes a microsecond."""
+
 _SIGNALS: Final = tuple(map(int, signal.valid_signals()))
+
+
+def is_main_thread() -> bool:
+    """Whether this is the thread in which Python runs the handlers of signals."""
+    return threading.get_ident() == threading.main_thread().ident
 
 
 def may_be_a_handlers() -> bool:
@@ -31,7 +39,7 @@ def may_be_a_handlers() -> bool:
 
     Python's own for Ctrl-C does not count: what that raises is no `Exception`.
     """
-    if threading.get_ident() != threading.main_thread().ident:
+    if not is_main_thread():
         return False
     return any(callable(handler) and handler is not signal.default_int_handler for handler in map(getsignal, _SIGNALS))
 
@@ -122,18 +130,20 @@ def has_started(start: Callable[[], object], purpose: str) -> bool:
 class CallApart:
     """A call that may not keep its own time, made in a thread of its own, so that whoever waits for it can leave.
 
+    Not one of `threading`'s: who starts one in a signal's handler that has come into the start of another waits for
+    ever.
+
     Args:
-        name: of the thread.
         work: what to call.
         args: with what.
     """
 
-    def __init__(self, name: str, work: Callable[..., Any], *args: Any) -> None:
-        self._done = Event()
+    def __init__(self, work: Callable[..., Any], *args: Any) -> None:
+        self._is_done, self._bell = False, Bell()
         self._work: Callable[[], Any] | None = lambda: work(*args)
         self._result: Any = None
         self._error: BaseException | None = None
-        Thread(target=self._run, name=name, daemon=True).start()
+        _thread.start_new_thread(self._run, ())
 
     def _run(self) -> None:
         work, self._work = self._work, None
@@ -143,11 +153,15 @@ class CallApart:
         except BaseException as error:  # noqa: BLE001 - raised again where the application waits
             self._error = error
         del work  # with what it holds on to, before anybody goes on
-        self._done.set()
+        self._is_done = True
+        self._bell.ring()
 
     def wait(self, timeout_s: float) -> bool:
         """Whether it has returned, within so many seconds."""
-        return self._done.wait(timeout_s)
+        self._bell.wait(timeout_s)
+        if self._is_done:
+            self._bell.ring()  # for the next one who waits
+        return self._is_done
 
     def result(self) -> Any:
         """What it has returned.
@@ -162,6 +176,46 @@ class CallApart:
             finally:
                 del error  # its traceback has this frame, which would keep it, and all callers, until a collection
         return self._result
+
+
+def undisturbed(lock: AbstractContextManager[Any], work: Callable[..., Any], *args: Any) -> Any:
+    """Do something under a lock that threads of ours want, too: never where a signal's handler may come in between.
+
+    One that flushes there would wait for a sender, and one that joins a thread for its poll, which waits for this.
+    """
+    apart = None
+    if may_be_a_handlers():
+        with suppress(RuntimeError):  # no thread can be started
+            apart = CallApart(_under, lock, work, args)
+    if apart is None:
+        return _under(lock, work, args)
+    apart.wait(threading.TIMEOUT_MAX)
+    return apart.result()
+
+
+def _under(lock: AbstractContextManager[Any], work: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    with lock:
+        return work(*args)
+
+
+def briefly(lock: Any) -> AbstractContextManager[Any]:
+    """A lock of figures, to hold with `with`; another thread than the main one goes on without it before long.
+
+    A signal's handler may have come to the main one while it holds that, and wait for this thread. What both change
+    then is a figure.
+    """
+    return cast("AbstractContextManager[Any]", lock) if is_main_thread() else held_briefly(lock)
+
+
+@contextmanager
+def held_briefly(lock: Any) -> Iterator[bool]:
+    """Whether a lock is held meanwhile, which one may be kept from in a signal's handler, and wait for this thread."""
+    is_held = lock.acquire(timeout=LONGEST_LOCK_S)
+    try:
+        yield is_held
+    finally:
+        if is_held:
+            lock.release()
 
 
 def log_in_as(asks_with: dict[str, Any], username: str, password: str) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from math import inf, nan
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kclient_quota.clients.calls import has_started
+from kclient_quota.clients.calls import Bell, has_started
 from kclient_quota.clients.interceptor import instantiate
 from kclient_quota.config import (
     DEFAULT_CLIENT_ID,
@@ -313,8 +313,9 @@ class LimitWatch:
     def __init__(self, finder: LimitFinder, on_limit: Callable[[Limit], None]) -> None:
         self._finder = finder
         self._on_limit = on_limit
-        self._wake = threading.Event()
-        self._stop = threading.Event()
+        # No events: who is interrupted within `set()`, by a signal's handler that throttles or closes, keeps its lock.
+        self._wake, self._end = Bell(), Bell()
+        self._is_asked = self._stops = False
         self._has_failed = False
         self._longest_ms = CALLBACK_PERIOD_MS if finder.has_callback else REFRESH_MS
         self._period_ms = CHANGED_MS if finder.is_away else self._longest_ms
@@ -326,12 +327,14 @@ class LimitWatch:
 
     def ask_soon(self) -> None:
         """Ask within seconds: a throttle contradicted what is known, or the principal is another."""
-        self._wake.set()
+        self._is_asked = True
+        self._wake.ring()
 
     def close(self, timeout_ms: int = 0) -> None:
         """Stop; waits for the thread at most `timeout_ms`."""
-        self._stop.set()
-        self._wake.set()
+        self._stops = True
+        self._wake.ring()
+        self._end.ring()
         self._finder.close()
         if self._thread.is_alive():
             self._thread.join(timeout_ms / 1000)
@@ -363,22 +366,23 @@ class LimitWatch:
         return True
 
     def _run(self) -> None:
-        while not self._stop.is_set():
+        while True:
             self._sleep()
-            if self._stop.is_set():
+            if self._stops:
                 return
-            asked = self._wake.is_set()
-            self._wake.clear()  # who asks from now on is to have another answer
+            asked, self._is_asked = self._is_asked, False  # who asks from now on is to have another answer
             if self.check(asked=asked):
                 # A broker that throttles again and again must not be asked again and again.
-                self._stop.wait(0 if self._finder.has_callback else MIN_REFRESH_MS / 1000)
+                self._end.wait(0 if self._finder.has_callback else MIN_REFRESH_MS / 1000)
 
     def _sleep(self) -> None:
         # A fleet that was started at once must not ask in step.
         sleep_s = self._period_ms / 1000 * _random.uniform(*JITTER)
         if sleep_s > REST_S:
-            if not self._wake.wait(REST_S):
-                self._finder.rest()
+            self._wake.wait(REST_S)
+            if self._is_asked or self._stops:
+                return
+            self._finder.rest()
             sleep_s -= REST_S
         self._wake.wait(sleep_s)
 

@@ -14,6 +14,7 @@ from functools import partial
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from kclient_quota.clients.calls import undisturbed
 from kclient_quota.clients.limits import Limit
 from kclient_quota.cluster.late_lock import LateLock
 from kclient_quota.config import QuotaConfig, client_id_of, sasl_mechanism, security_protocol, user_of
@@ -131,13 +132,12 @@ class SharedLimit:
 
     def part(self, who: Any, broker: int | None, need: Need, limit: float) -> Part:
         """See `Neighbours.part`."""
-        with self._lock:
-            return self._neighbours.part(who, broker, need, limit)
+        found: Part = undisturbed(self._lock, self._neighbours.part, who, broker, need, limit)
+        return found
 
     def leave(self, who: Any) -> None:
         """It needs nothing any more: the others have its part."""
-        with self._lock:
-            self._neighbours.leave(who)
+        undisturbed(self._lock, self._neighbours.leave, who)
 
 
 class LimitOfUser:
@@ -172,7 +172,7 @@ class SharedAccounts:
     """
 
     def __init__(self, pacer: "SharePacer") -> None:
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()  # a signal's handler may come into a poll, and poll or close
         self.pacer = pacer
         self._limit: Limit | None = None
 
@@ -201,7 +201,7 @@ def shared_pace(key: PaceKey) -> SharedPace:
         found = _paces.get(key)
         if found is None:
             lock = _locks.setdefault((key.cluster, key.client_id, key.limit), threading.RLock())
-            found = _paces[key] = SharedPace(lock)
+            found = _paces.setdefault(key, SharedPace(lock))  # a handler may have made one just now
         return found
 
 
@@ -216,7 +216,7 @@ def shared_accounts(key: PaceKey, new: "Callable[[], SharePacer]") -> SharedAcco
     with _lock:
         found = _accounts.get(key)
         if found is None:
-            found = _accounts[key] = SharedAccounts(new())
+            found = _accounts.setdefault(key, SharedAccounts(new()))
         return found
 
 

@@ -4,6 +4,7 @@ import logging
 import threading
 from typing import Final
 
+from kclient_quota.clients.calls import briefly
 from kclient_quota.metrics import MetricName, Times
 
 logger = logging.getLogger("kclient_quota")
@@ -25,7 +26,7 @@ class WaitTime:
         """A call has waited, until `now_ms`; without that it counts for the total only."""
         if waited_ms <= 0:
             return
-        with self._lock:
+        with briefly(self._lock):
             self.total_ms += waited_ms
             if now_ms is not None:
                 self._times.record(1, waited_ms, waited_ms, now_ms)
@@ -37,7 +38,7 @@ class WaitTime:
             the total since the beginning and, with `now_ms`, average and longest of the calls that have waited within
             the last minute.
         """
-        with self._lock:
+        with briefly(self._lock):
             found = {"total": float(self.total_ms)}
             if now_ms is not None:
                 found["avg"], found["max"] = self._times.figures(now_ms)

@@ -116,7 +116,7 @@ def asking(conf: Mapping[str, Any]) -> Asking:
     with _lock:
         found = _all.get(key)
         if found is None:
-            found = _all[key] = Asking(conf)
+            found = _all.setdefault(key, Asking(conf))  # a signal's handler may have made one just now
         return found
 
 

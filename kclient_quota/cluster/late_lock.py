@@ -6,6 +6,8 @@ import threading
 class LateLock:
     """A lock for what all of a process have in common; use it with `with`.
 
+    A signal's handler that comes in between may make a client, too: its own thread is let in again.
+
     gevent and eventlet put locks of their own in the place of threading's, often after this was imported. One that was
     made before would block all greenlets at once, or tell them that it is not theirs.
     """
@@ -15,11 +17,11 @@ class LateLock:
 
     def begin_anew(self) -> None:
         """Be held by nobody. A forked child calls this: a thread of its parent's may have held it."""
-        self._made: dict[str, threading.Lock] = {}
+        self._made: dict[str, threading.RLock] = {}
 
     def __enter__(self) -> None:
         # `setdefault` is one step: of two threads that are the first both get the same lock.
-        self._made.setdefault("lock", threading.Lock()).acquire()
+        self._made.setdefault("lock", threading.RLock()).acquire()
 
     def __exit__(self, *_: object) -> None:
         self._made["lock"].release()

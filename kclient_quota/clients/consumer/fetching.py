@@ -45,7 +45,7 @@ def made_apart(conf: dict[str, Any]) -> CConsumer:
     TypeError: the Ctrl-C would be lost, and the application's `poll()` fail with an error that is none.
     """
     made: list[CConsumer] = []
-    call = CallApart("kclient-quota-fetcher", lambda: made.append(CConsumer(conf)))
+    call = CallApart(lambda: made.append(CConsumer(conf)))
     while not call.wait(1):
         logger.debug("A client that fetches is still being made")
     call.result()

@@ -9,6 +9,7 @@ from functools import partial
 from math import inf
 from typing import Any, Final
 
+from kclient_quota.clients.calls import undisturbed
 from kclient_quota.clients.interceptor import ProducerInterceptors, load
 from kclient_quota.clients.librdkafka.partitioner import DEFAULT, Partitioner
 from kclient_quota.clients.limits import (
@@ -100,8 +101,7 @@ class Parts:
         self.hearing = Hearing(self.outbox, self.client_id, self._limit, ours.backoff, clock, self.sorting.lanes)
         self._ours = ours
         self._pace = pace = self._pace_of_user()
-        with pace.lock:
-            pace.follow(self._limit, clock.now_ms())
+        undisturbed(pace.lock, pace.follow, self._limit, clock.now_ms())
         longest = _as_told if self.transaction.aborts else partial(longest_throttle_ms, self.inner)
         new_queue = partial(_new_queue, self.inner, ours.max_delay_ms, self.sorting.lanes, lambda: self._pace, longest)
         core = ProducerCore(
@@ -132,13 +132,15 @@ class Parts:
         """`ask_conf` has other credentials: ask for the quota of another user, and for one that nobody has told yet."""
         core = self.sender.core
         if is_another:
-            with self.sender.lock:
-                self._pace = pace = self._pace_of_user()
-                core.turns = pace
-                for broker in core.brokers:
-                    broker.queue.pace.move_to(_pacer(pace, broker.number, core.limit))
+            undisturbed(self.sender.lock, self._move_to_pace_of_user)
         if self.hearing.ask_soon is not None and (is_another or not core.limit.known):
             self.hearing.ask_soon()
+
+    def _move_to_pace_of_user(self) -> None:
+        core = self.sender.core
+        self._pace = core.turns = self._pace_of_user()
+        for broker in core.brokers:
+            broker.queue.pace.move_to(_pacer(self._pace, broker.number, core.limit))
 
     def configuration(self) -> dict[str, Any]:
         """What librdkafka gets."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError
 
-from kclient_quota.clients.calls import inside
+from kclient_quota.clients.calls import briefly, inside
 from kclient_quota.clients.librdkafka.statistics import BrokerDelta, StatisticsReader
 from kclient_quota.clients.limits import Limit
 from kclient_quota.clients.producer.core import ProducerCore
@@ -80,7 +80,7 @@ class Hearing:
     def on_statistics(self, text: str) -> None:
         """One statistics event."""
         now_ms = self._clock.now_ms()
-        with self._lock:
+        with briefly(self._lock):
             statistics = json.loads(text)
             deltas = self._reader.differences(statistics)
             messages, message_bytes = self._reader.messages(statistics)
@@ -135,7 +135,7 @@ class Hearing:
     def metrics(self) -> dict[MetricName, float]:
         """Throttle and waiting times by Kafka's names."""
         now_ms = self._clock.now_ms()
-        with self._lock:
+        with briefly(self._lock):
             waited = self.waited.metrics(PRODUCER, self._client_id, now_ms)
             return {**self._metrics.collect(now_ms), **waited, **self.queue.collect(now_ms)}
 
@@ -144,7 +144,7 @@ class Hearing:
 
         Without it a limit that must be learnt from that throttle would be taken for next to nothing.
         """
-        with self._lock:
+        with briefly(self._lock):
             self._unheard.append((now_ms, partial(_sent_straight, deltas, now_ms)))
             kept_ms = (self._limit.samples + 1) * self._limit.window_ms
             while now_ms - self._unheard[0][0] > kept_ms:
@@ -153,7 +153,7 @@ class Hearing:
     def _tell(self, told: Told, *, steps_in: bool = False) -> None:
         """Tell the core, by way of the sender; `steps_in`: it limits, so there must be one."""
         outbox = self._outbox
-        with self._lock:
+        with briefly(self._lock):
             while self._unheard:
                 outbox.notices.append(self._unheard.popleft()[1])
         outbox.notices.append(told)

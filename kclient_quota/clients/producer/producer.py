@@ -21,7 +21,7 @@ import confluent_kafka
 from confluent_kafka import KafkaException
 
 from kclient_quota.clients.agents import AsGiven, CProducer, is_watched, place, with_methods
-from kclient_quota.clients.calls import CallApart, NotMade, log_in_as, lost_interrupt, merged, seconds
+from kclient_quota.clients.calls import CallApart, NotMade, log_in_as, lost_interrupt, merged, seconds, undisturbed
 from kclient_quota.clients.producer.outbox import RECORD_BYTES, Callback, Handed
 from kclient_quota.clients.producer.taking import (
     BLOCK_MS,
@@ -277,7 +277,7 @@ class PacedProducer(TakingProducer, TelemetryMethods):
             self._kq_closed = self._kq_abandoned = True
             return False
         if self._kq_outbox.is_inside():  # in a callback: its message is not delivered before it returns
-            CallApart("kclient-quota close", Producer.close, self)
+            CallApart(Producer.close, self)
             return False
         with self._kq_closing:  # by one thread; a signal's handler may do it while it is being done
             try:
@@ -354,11 +354,9 @@ class PacedProducer(TakingProducer, TelemetryMethods):
         """What is known about the quota on each broker, by its id; -1 as long as that is not known."""
         if self._kq_outbox.is_forked:
             return {}
-        sender, now_ms = self._kq_sender, self._kq_clock.now_ms()
-        with sender.lock:
-            if not self._kq_outbox.is_running:
-                sender.hear(now_ms)
-            found = sender.core.state(self._kq_hearing.only_id, now_ms)
+        sender = self._kq_sender
+        state = partial(sender.state, self._kq_hearing.only_id, self._kq_clock.now_ms())
+        found: dict[int, BrokerQuotaState] = undisturbed(sender.lock, state)
         waiting = Counter(handed.broker_id for handed in list(self._kq_waiting.values()))
         return {
             number: replace(state, waiting=waiting[number] if len(found) > 1 else waiting.total())

@@ -7,6 +7,7 @@ from typing import Final
 
 from confluent_kafka import KafkaError
 
+from kclient_quota.clients.calls import briefly
 from kclient_quota.clients.producer.core import Lost, Sent
 from kclient_quota.clients.producer.outbox import RECORD_BYTES
 from kclient_quota.metrics import MetricName, Times
@@ -52,7 +53,7 @@ class QueueMetrics:
         waits_ms = [max(0, now_ms - message.queued_at_ms) for message in sent.messages]
         waited = (len(waits_ms), sum(waits_ms), max(waits_ms))
         raw_bytes = sum(message.raw_bytes for message in sent.messages)
-        with self._lock:
+        with briefly(self._lock):
             self._all.record(*waited, now_ms)
             if lane in self._times:
                 self._times[lane].record(*waited, now_ms)
@@ -62,12 +63,12 @@ class QueueMetrics:
 
     def on_lost(self, lane: str, why: Lost) -> None:
         """A message has left without being sent."""
-        with self._lock:
+        with briefly(self._lock):
             (self._expired if why is Lost.EXPIRED else self._dropped)[lane] += 1
 
     def collect(self, now_ms: int) -> dict[MetricName, float]:
         """All figures at `now_ms`: those of the client first, then by lane."""
-        with self._lock:
+        with briefly(self._lock):
             found = {MetricName(name, GROUP, self._tags): value for name, value in self._totals(now_ms)}
             for lane in self._names:
                 tags = (*self._tags, ("lane", lane))

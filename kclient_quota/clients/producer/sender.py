@@ -8,13 +8,13 @@ comes between two of its lines. The application's callbacks it puts into the out
 import logging
 import threading
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
 
+from kclient_quota.clients.calls import held_briefly
 from kclient_quota.clients.producer.answers import Answers, code_of, give_back, raise_again
 from kclient_quota.clients.producer.beginning import ASK_MS
 from kclient_quota.clients.producer.core import ProducerCore, Sent
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from kclient_quota.clients.producer.producer import Producer
     from kclient_quota.clients.producer.routes import Broker
     from kclient_quota.clients.producer.transaction import Transaction
+    from kclient_quota.clients.quota_state import BrokerQuotaState
 
 logger = logging.getLogger("kclient_quota")
 
@@ -39,8 +40,6 @@ POLL_MS: Final = 10
 """Longest poll while messages are on their way: how soon a new one is noticed."""
 IDLE_MS: Final = 500
 """How long to sleep when there is nothing to do: how soon a producer that is gone is noticed."""
-LONGEST_LOCK_S: Final = 0.05
-"""For how long a caller is waited for that is putting in a message, which takes a microsecond."""
 FULL_MS: Final = 10
 """When to try again after librdkafka's queue was full."""
 
@@ -53,7 +52,7 @@ class Sender:
         core: decides.
         transaction: the open transaction, near whose end messages go one by one.
         clock: monotonic milliseconds.
-        lock: held while the core is used, so that others may look at it.
+        lock: held while the core is used, so that others may look at it: by `undisturbed()`.
         metrics: told of what leaves the queue, and how.
         worth: told of it, too.
     """
@@ -154,18 +153,12 @@ class Sender:
                 outbox.is_open = False
             return outbox.is_open
 
-    @contextmanager
-    def _alone(self) -> Iterator[bool]:
+    def _alone(self) -> AbstractContextManager[bool]:
         """Whether no caller puts in a message meanwhile.
 
         One may be held up just there: by a signal's handler, which flushes, and so waits for this sender.
         """
-        is_alone = self.outbox.lock.acquire(timeout=LONGEST_LOCK_S)
-        try:
-            yield is_alone
-        finally:
-            if is_alone:
-                self.outbox.lock.release()
+        return held_briefly(self.outbox.lock)
 
     def _poll(self, producer: "Producer", wait_ms: float) -> bool:
         """Serve librdkafka's events; whether there is nothing to wait for but a caller."""
@@ -252,6 +245,18 @@ class Sender:
                 outbox.spare += given - left  # callers may have taken from it meanwhile
                 outbox.is_spare = outbox.spare > 0
                 outbox.is_mixed |= outbox.is_spare
+
+    def state(self, only_id: int, now_ms: int) -> "dict[int, BrokerQuotaState]":
+        """What is known about each broker; see the core's."""
+        if not self.outbox.is_running:
+            self.hear(now_ms)
+        return self.core.state(only_id, now_ms)
+
+    def expect_anew(self, handed: Handed) -> None:
+        """When there is room for a message that waits, as things are now."""
+        for message in self.core.all_before():
+            if message.payload is handed:
+                handed.retry_after_ms, handed.broker_id = self.core.retry(message, self.clock.now_ms())
 
     def hear(self, now_ms: int) -> None:
         """Tell the core what librdkafka and the cluster have said."""

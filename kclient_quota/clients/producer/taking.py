@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
 
-from kclient_quota.clients.calls import whole
+from kclient_quota.clients.calls import undisturbed, whole
 from kclient_quota.clients.producer.outbox import RECORD_BYTES, Callback, Handed
 from kclient_quota.clients.producer.transacting import TransactingProducer
 from kclient_quota.clock import unix_ms
@@ -197,11 +197,7 @@ class TakingProducer(TransactingProducer):
 
     def _kq_expect_anew(self, handed: Handed) -> None:
         """When there is room for a message that waits: time has passed, and limits may have changed, since it came."""
-        sender = self._kq_sender
-        with sender.lock:
-            for message in sender.core.all_before():
-                if message.payload is handed:
-                    handed.retry_after_ms, handed.broker_id = sender.core.retry(message, self._kq_clock.now_ms())
+        undisturbed(self._kq_sender.lock, self._kq_sender.expect_anew, handed)
 
     def _kq_ask_once(self, handed: Handed) -> None:
         """Hear the sender's answer; where it takes its time, the message is left to it.

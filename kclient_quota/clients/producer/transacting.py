@@ -102,7 +102,7 @@ class TransactingProducer(WaitingProducer):
             self._kq_await_calm(deadline_ms)
         left_s = self._kq_left_s(deadline_ms)
         send = super().send_offsets_to_transaction
-        sending = CallApart("send offsets", send, positions, group_metadata, left_s)
+        sending = CallApart(send, positions, group_metadata, left_s)
         if self._kq_sending_offsets is None:  # otherwise librdkafka refuses another one
             self._kq_sending_offsets = sending
         if not self._kq_await_offsets(deadline_ms, sending):

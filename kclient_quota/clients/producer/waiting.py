@@ -4,14 +4,14 @@ import logging
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from confluent_kafka import KafkaException
 
 from kclient_quota.clients.agents import CProducer
-from kclient_quota.clients.calls import CallApart, inside, lost_interrupt, may_be_a_handlers, moments, real
+from kclient_quota.clients.calls import CallApart, inside, lost_interrupt, may_be_a_handlers, moments, real, undisturbed
 from kclient_quota.clients.producer.outbox import Handed, Outbox
 from kclient_quota.clients.producer.transaction import Transaction
 from kclient_quota.clock import Clock
@@ -294,8 +294,9 @@ class WaitingProducer(CProducer):
 
     def _kq_throttled_for_ms(self, which: Callable[[list[int]], int], *, busy: bool = True) -> int:
         """For how long brokers throttle, by `min` or `max`: those that have yet to report something, or all."""
-        with self._kq_sender.lock:
-            return which(self._kq_sender.core.throttles_ms(self._kq_clock.now_ms(), busy=busy) or [0])
+        sender = self._kq_sender
+        throttles_ms = partial(sender.core.throttles_ms, self._kq_clock.now_ms(), busy=busy)
+        return which(undisturbed(sender.lock, throttles_ms) or [0])
 
     def _kq_drain(self, deadline_ms: int | None, stop: Callable[[], bool] | None = None) -> int:
         """Deliver until all is, `deadline_ms` or `stop()`; returns what is left. What callbacks raise is kept."""
@@ -387,7 +388,7 @@ class WaitingProducer(CProducer):
         end = None
         if not self._kq_outbox.needs_help:  # then no thread can be started
             with suppress(RuntimeError):
-                end = CallApart("kclient-quota close", self._kq_inside, super().close)
+                end = CallApart(self._kq_inside, super().close)
         if end is None:
             return bool(self._kq_inside(super().close))
         return end.wait(END_S) and bool(end.result())

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kclient_telemetry.kind import MetricKind
 
+from kclient_quota.clients.calls import briefly
 from kclient_quota.clock import SYSTEM_CLOCK, Clock, SystemClock, unix_ms
 from kclient_quota.config import client_id_of, is_true
 from kclient_quota.errors import ConfigError
@@ -75,7 +76,7 @@ class ClientTelemetry:
         from kclient_quota.clients.telemetry.transport import BrokerTransport  # noqa: PLC0415
 
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._required = RequiredMetrics(kind, client_id_of(conf))
         self._throttle_times = throttle_times
         self._throttles: Mapping[MetricName, float] = {}
@@ -116,14 +117,14 @@ class ClientTelemetry:
         statistics = decode()
         throttles = self._throttle_times()
         now_ms = self._clock.now_ms()
-        with self._lock:
+        with briefly(self._lock):
             self._required.on_statistics(statistics, now_ms, throttles)
             self._throttles = throttles
 
     def on_commit(self, began_ms: int) -> None:
         """A commit that began at `began_ms` of the clock was answered."""
         now_ms = self._clock.now_ms()
-        with self._lock:
+        with briefly(self._lock):
             self._required.on_commit(now_ms - began_ms, now_ms)
 
     def rebalance_began(self) -> None:
@@ -136,7 +137,7 @@ class ClientTelemetry:
         since_ms, self._rebalancing_since_ms = self._rebalancing_since_ms, None
         if since_ms is not None:
             now_ms = self._clock.now_ms()
-            with self._lock:
+            with briefly(self._lock):
                 self._required.on_rebalance(now_ms - since_ms, now_ms)
 
     # -- what the application asks
@@ -179,7 +180,7 @@ class ClientTelemetry:
         from kclient_telemetry.naming import point_of  # noqa: PLC0415
 
         now_ms = self._clock.now_ms()
-        with self._lock:
+        with briefly(self._lock):
             gauges = list(self._required.gauges(now_ms))
             sums = list(self._required.sums())
             throttles = self._throttles

@@ -50,7 +50,7 @@ class Collector:
     """
 
     def __init__(self, resource: Mapping[str, str] | None = None) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal's handler may come into a call, and close
         self._resource = attributes_of(resource or {})
         self._sources: list[Source] = []
         self._registered: dict[MetricName, _Registered] = {}

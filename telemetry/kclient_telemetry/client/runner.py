@@ -86,7 +86,9 @@ class TelemetryRunner:
         # held until somebody wakes the thread: releasing it is safe in destructors, which may run anywhere
         self._asleep = threading.Lock()
         self._asleep.acquire()
-        self._identified = threading.Event()
+        # held until there is an id; no event, within whose calls a signal's handler that closes would wait for ever
+        self._unidentified = threading.Lock()
+        self._unidentified.acquire()
         self._client_instance_id: UUID | None = None
         self._after_ms = 0
         self._has_other_credentials = False
@@ -111,7 +113,8 @@ class TelemetryRunner:
             raise ValueError("The timeout cannot be negative.")
         if timeout_ms > 0:
             self._wake()
-        self._identified.wait(timeout_ms / 1000)
+            if self._unidentified.acquire(timeout=timeout_ms / 1000):
+                self._tell_identified()  # the next one who waits
         return self._client_instance_id
 
     def log_in_anew(self) -> None:
@@ -178,7 +181,11 @@ class TelemetryRunner:
     def _identify(self) -> None:
         self._client_instance_id = self._reporter.client_instance_id
         if self._client_instance_id is not None:
-            self._identified.set()
+            self._tell_identified()
+
+    def _tell_identified(self) -> None:
+        with suppress(RuntimeError):  # it has been told already
+            self._unidentified.release()
 
     def _wake(self) -> None:
         with suppress(RuntimeError):  # it has been woken already

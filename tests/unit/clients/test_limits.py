@@ -183,7 +183,7 @@ def test_who_was_not_answered_asks_again_soon_and_who_was_refused_does_not(monke
     class Watch(LimitWatch):
         def _sleep(self) -> None:
             slept.append(self._period_ms)
-            self._stop.set()
+            self._stops = True
 
     for is_away in (True, False):
         finds = finder({}, Asked(EffectiveLimits(denied="no", is_away=is_away)))

@@ -1,0 +1,35 @@
+"""A signal that comes between two given lines of a call, wherever they are."""
+
+import signal
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+
+def interrupted(work: Callable[[], object], handler: Callable[[], object], at: int) -> bool:
+    """Do `work` in the main thread, with a signal before its line number `at`, in the order in which they run.
+
+    Returns:
+        whether there were so many lines.
+    """
+    left, had = at, sys.gettrace()
+
+    def trace(_frame: FrameType, event: str, _argument: Any) -> Any:
+        nonlocal left
+        if event == "line":
+            left -= 1
+            if left < 0:
+                sys.settrace(None)
+                signal.raise_signal(signal.SIGUSR1)
+                return None
+        return trace
+
+    before = signal.signal(signal.SIGUSR1, lambda *_: handler())
+    sys.settrace(trace)
+    try:
+        work()
+    finally:
+        sys.settrace(had)
+        signal.signal(signal.SIGUSR1, before)
+    return left < 0
