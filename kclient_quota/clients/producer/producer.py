@@ -33,7 +33,7 @@ from kclient_quota.clients.producer.taking import (
     raw_bytes,
 )
 from kclient_quota.clients.producer.transaction import Transaction
-from kclient_quota.clients.producer.waiting import NOW, POLL_IN_C, PRODUCE_IN_C, PURGE_MS
+from kclient_quota.clients.producer.waiting import NOW, POLL_IN_C, PRODUCE_IN_C, PURGE_MS, SLICE_MS
 from kclient_quota.clients.telemetry_methods import TelemetryMethods
 from kclient_quota.clock import SYSTEM_CLOCK, Clock
 from kclient_quota.errors import QuotaThrottledError
@@ -300,9 +300,11 @@ class PacedProducer(TakingProducer, TelemetryMethods):
             left = self._kq_drain(deadline_ms, is_in_vain)
             if left:
                 logger.warning("Producer closes with %d messages that its broker did not take: they are purged", left)
+                until_ms = clock.now_ms() + PURGE_MS
                 for _ in range(2):  # a callback may send again what it is told was purged
-                    Producer.purge(self)
-                    if not self._kq_drain(clock.now_ms() + PURGE_MS):
+                    self._kq_drop_queue(max(SLICE_MS, until_ms - clock.now_ms()))
+                    super().purge(blocking=False)  # what is waited for are the reports
+                    if not self._kq_drain(until_ms):
                         break
             self._kq_stop_sender()
             self._kq_closed = True
@@ -321,7 +323,9 @@ class PacedProducer(TakingProducer, TelemetryMethods):
                 raise
             logger.error("Producer closes after a fatal error: %s", error)  # noqa: TRY400 - nobody's stack is of use
             is_closed = super().close()
-        self._kq_outbox.serve_all()  # events of the last moment
+        # What the sender, held up for longer than this may take, has not reported; and events of the last moment.
+        undisturbed(self._kq_sender.lock, self._kq_sender.finish)
+        self._kq_outbox.serve_all()
         self._kq_outbox.raise_kept()
         return is_closed
 

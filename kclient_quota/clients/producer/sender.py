@@ -296,6 +296,15 @@ class Sender:
         for message in self.core.purge():
             self._answers.fail(message, KafkaError._PURGE_QUEUE)  # noqa: SLF001 - confluent_kafka's name
 
+    def finish(self) -> None:
+        """Report what is left when the thread has ended, and librdkafka: nobody else would."""
+        self._empty_inbox()
+        now_ms = self.clock.now_ms()
+        while self._came:
+            self._take(self._came.popleft(), now_ms)
+        self.purge()
+        self._collect(now_ms)
+
     def end_transaction(self) -> None:
         """What callers still wait with does not become part of a transaction that is being committed."""
         for message in self.core.waiting():
