@@ -33,7 +33,7 @@ from kclient_quota.clients.producer.taking import (
     raw_bytes,
 )
 from kclient_quota.clients.producer.transaction import Transaction
-from kclient_quota.clients.producer.waiting import NOW, POLL_IN_C, PRODUCE_IN_C, PURGE_MS, SLICE_MS
+from kclient_quota.clients.producer.waiting import NOW, POLL_IN_C, PRODUCE_IN_C, PURGE_MS
 from kclient_quota.clients.telemetry_methods import TelemetryMethods
 from kclient_quota.clock import SYSTEM_CLOCK, Clock
 from kclient_quota.errors import QuotaThrottledError
@@ -273,8 +273,7 @@ class PacedProducer(TakingProducer, TelemetryMethods):
             another thread then, once that has returned.
         """
         if self._kq_outbox.is_forked:
-            # librdkafka's threads, and the telemetry's, are the parent's to end.
-            self._kq_closed = self._kq_abandoned = True
+            self._kq_closed = self._kq_abandoned = True  # librdkafka's threads, and telemetry's, are the parent's
             return False
         if self._kq_outbox.is_inside():  # in a callback: its message is not delivered before it returns
             CallApart(Producer.close, self)
@@ -300,12 +299,7 @@ class PacedProducer(TakingProducer, TelemetryMethods):
             left = self._kq_drain(deadline_ms, is_in_vain)
             if left:
                 logger.warning("Producer closes with %d messages that its broker did not take: they are purged", left)
-                until_ms = clock.now_ms() + PURGE_MS
-                for _ in range(2):  # a callback may send again what it is told was purged
-                    self._kq_drop_queue(max(SLICE_MS, until_ms - clock.now_ms()))
-                    super().purge(blocking=False)  # what is waited for are the reports
-                    if not self._kq_drain(until_ms):
-                        break
+                self._kq_purge_rest()
             self._kq_stop_sender()
             self._kq_closed = True
             self._kq_stop_telemetry()
@@ -323,6 +317,8 @@ class PacedProducer(TakingProducer, TelemetryMethods):
                 raise
             logger.error("Producer closes after a fatal error: %s", error)  # noqa: TRY400 - nobody's stack is of use
             is_closed = super().close()
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a callback's; others are called before it is raised
+            is_closed, self._kq_outbox.raised = True, error
         # What the sender, held up for longer than this may take, has not reported; and events of the last moment.
         undisturbed(self._kq_sender.lock, self._kq_sender.finish)
         self._kq_outbox.serve_all()
@@ -358,9 +354,8 @@ class PacedProducer(TakingProducer, TelemetryMethods):
         """What is known about the quota on each broker, by its id; -1 as long as that is not known."""
         if self._kq_outbox.is_forked:
             return {}
-        sender = self._kq_sender
-        state = partial(sender.state, self._kq_hearing.only_id, self._kq_clock.now_ms())
-        found: dict[int, BrokerQuotaState] = undisturbed(sender.lock, state)
+        state = partial(self._kq_sender.state, self._kq_hearing.only_id, self._kq_clock.now_ms())
+        found: dict[int, BrokerQuotaState] = undisturbed(self._kq_sender.lock, state)
         waiting = Counter(handed.broker_id for handed in list(self._kq_waiting.values()))
         return {
             number: replace(state, waiting=waiting[number] if len(found) > 1 else waiting.total())

@@ -252,6 +252,15 @@ class TransactingProducer(WaitingProducer):
             return left
         return self._kq_drain(deadline_ms, stop) if left else 0
 
+    def _kq_purge_rest(self) -> None:
+        """Drop what there still is when a producer closes, and have that reported within `PURGE_MS`."""
+        until_ms = self._kq_clock.now_ms() + PURGE_MS
+        for _ in range(2):  # a callback may send again what it is told was purged
+            self._kq_drop_queue(max(SLICE_MS, until_ms - self._kq_clock.now_ms()))
+            super().purge(blocking=False)  # what is waited for are the reports
+            if not self._kq_drain(until_ms):
+                break
+
     def _kq_silence(self) -> Callable[[], bool]:
         """What says whether, by then, librdkafka has all that is left, and for `SILENT_MS` nothing was answered."""
         outbox, clock = self._kq_outbox, self._kq_clock
