@@ -45,7 +45,7 @@ one = Looks()
 watching.WATCHING.add(one)
 watching.WATCHING.remove(one)
 shared_pace.shared_limit(shared_pace.PaceKey("cluster", "id", None, None))
-print(("Condition", "watching") in made, ("Lock", "late_lock") in made)
+print(("Condition", "watching") in made, ("RLock", "late_lock") in made)
 """
 
 
