@@ -6,7 +6,7 @@ from typing import Any
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.clients.producer import Producer
 
-QUOTA, TURNS_PER_S, SECONDS = 100_000, 50, 8
+QUOTA, TURNS_PER_S, SECONDS = 100_000, 50, 5
 LANES = {"alerts": {"priority": "strict"}, "bulk": {"full": "drop-newest"}}
 
 
