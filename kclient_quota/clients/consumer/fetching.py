@@ -17,6 +17,7 @@ from confluent_kafka import (
     OFFSET_END,
     OFFSET_INVALID,
     OFFSET_STORED,
+    KafkaError,
     KafkaException,
     Message,
     TopicPartition,
@@ -35,6 +36,19 @@ COMMITTED_S: Final = 5.0
 EARLIEST: Final = {"earliest", "smallest", "beginning"}
 LATEST: Final = {"latest", "largest", "end"}
 STATISTICS_MS: Final = 250
+_NOT_TOLD: Final = "Failed to fetch committed offsets"
+"""How librdkafka begins to say that it could not ask the group where partitions begin. It does not ask again."""
+_PASSES: Final = frozenset(
+    {
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError._TRANSPORT,  # noqa: SLF001 - its name, as the next ones
+        KafkaError._TIMED_OUT,  # noqa: SLF001
+        KafkaError._TIMED_OUT_QUEUE,  # noqa: SLF001
+    }
+)
 _MEMBERS_OWN: Final = ("on_commit", "group.instance.id", "statistics.interval.ms", "error_cb")
 
 
@@ -56,12 +70,15 @@ class Fetching(CConsumer):
     """confluent_kafka's Consumer whose messages may come by way of another one.
 
     `_starts` tells where the application has had partitions begun; where it leaves that to the group they are missing.
+    `_asked` are those of which the other client has had to ask the group.
     """
 
     _kq_fetcher: CConsumer | None = None
     _kq_fetcher_conf: Mapping[str, Any]
     _kq_fetcher_events: Callable[[Any], None]
     _kq_starts: dict[Partition, int]
+    _kq_asked: set[Partition]
+    _kq_was_not_told = False
     _kq_paused: set[Partition]
     _kq_is_cooperative = False
     _kq_times_assigned = 0
@@ -78,6 +95,7 @@ class Fetching(CConsumer):
             events: takes what the other one says.
         """
         self._kq_starts = {}
+        self._kq_asked = set()
         self._kq_fetcher_events = events
         self._kq_fetcher_conf = {key: value for key, value in conf.items() if key not in _MEMBERS_OWN}
         self._kq_reset = str(conf.get("auto.offset.reset", self._kq_reset)).lower()
@@ -91,11 +109,13 @@ class Fetching(CConsumer):
         fetcher = self._kq_fetcher
         consume = super().consume if fetcher is None else fetcher.consume
         found: list[Message] = interruptible(consume, count, timeout_s)
-        return found
+        return found if fetcher is None else self._kq_told(found)
 
     def _kq_pull_one(self, timeout_s: float) -> Message | None:
         fetcher = self._kq_fetcher
         found: Message | None = interruptible(super().poll if fetcher is None else fetcher.poll, timeout_s)
+        if fetcher is not None and found is not None and not self._kq_told([found]):
+            return None
         return found
 
     def _kq_positions(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
@@ -106,6 +126,7 @@ class Fetching(CConsumer):
             super().seek(partition)
         else:
             self._kq_fetcher.seek(partition)
+            self._kq_asked.discard(key_of(partition))
 
     def get_watermark_offsets(self, partition: TopicPartition, *args: Any, **kwargs: Any) -> Any:
         """As confluent_kafka's: first offset and the one after the last; `cached=True` says what fetches have told."""
@@ -174,7 +195,45 @@ class Fetching(CConsumer):
             fetcher.incremental_assign(self._kq_at_starts(assigned - fetched))
 
     def _kq_at_starts(self, keys: Iterable[Partition]) -> list[TopicPartition]:
-        return [TopicPartition(*key, self._kq_starts.get(key, OFFSET_INVALID)) for key in keys]
+        found = [TopicPartition(*key, self._kq_starts.get(key, OFFSET_INVALID)) for key in keys]
+        self._kq_note_asked(found)
+        return found
+
+    def _kq_note_asked(self, begun: list[TopicPartition]) -> None:
+        self._kq_asked -= {key_of(part) for part in begun}
+        self._kq_asked |= {key_of(part) for part in begun if part.offset == OFFSET_INVALID}
+
+    def _kq_told(self, events: list[Message]) -> list[Message]:
+        """What the other client gives, but for its not having been told by the group where partitions begin.
+
+        It does not heartbeat, so it learns that its group has another coordinator by asking the one of before.
+        """
+        there = [event for event in events if not was_not_told(event)]
+        self._kq_was_not_told = self._kq_was_not_told or len(there) < len(events)
+        return there
+
+    def _kq_ask_again(self, told: Mapping[str, Any]) -> None:
+        """Have the other client ask once more for partitions of which it was not told where they begin.
+
+        Called with every statistics: to ask a coordinator that is no longer one again and again would do no good.
+
+        Args:
+            told: its last statistics.
+        """
+        fetcher = self._kq_fetcher
+        if fetcher is None or not self._kq_was_not_told:
+            return
+        is_of_now = told.get("time", 0) > self._kq_begun_s
+        if self._kq_reset in LATEST and not is_of_now:
+            return  # one that has begun at its end must not begin at a later one
+        begun = {key for key in self._kq_asked if is_of_now and _next_fetch(told, key)}
+        there = fetcher.position(fetcher.assignment())
+        self._kq_asked = {key_of(part) for part in there if part.offset < 0} & self._kq_asked - begun
+        if self._kq_asked:
+            fetcher.incremental_unassign([TopicPartition(*key) for key in self._kq_asked])
+            self._kq_follow_assignment()
+            fetcher.pause([TopicPartition(*key) for key in self._kq_asked & self._kq_paused])
+        self._kq_was_not_told = False
 
     def _kq_release(self, partitions: list[TopicPartition]) -> None:
         """These go to others: fetch them no longer."""
@@ -236,6 +295,7 @@ class Fetching(CConsumer):
             part.offset = starts.get(key_of(part), OFFSET_INVALID)
         if assigned:
             fetcher.assign(assigned)
+        self._kq_note_asked(assigned)
         if self._kq_paused:
             fetcher.pause([TopicPartition(*key) for key in self._kq_paused])
         # A signal may end any line: the new one is in its place when it knows where to begin, and not before.
@@ -273,6 +333,12 @@ class Fetching(CConsumer):
             if marks is not None and marks[1] >= 0:
                 starts[key_of(part)] = marks[1]
         return starts
+
+
+def was_not_told(event: Message) -> bool:
+    """Whether an event says that it could not be asked just now where partitions begin."""
+    error = event.error()
+    return error is not None and error.code() in _PASSES and error.str().startswith(_NOT_TOLD)
 
 
 def _next_fetch(told: Mapping[str, Any], key: Partition) -> dict[Partition, int]:

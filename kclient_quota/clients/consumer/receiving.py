@@ -17,6 +17,7 @@ from confluent_kafka import KafkaError, Message, TopicPartition
 from kclient_quota.clients.agents import CConsumer
 from kclient_quota.clients.calls import interruptible, seconds, whole
 from kclient_quota.clients.consumer.core import ENDLESS
+from kclient_quota.clients.consumer.fetching import was_not_told
 from kclient_quota.clients.consumer.held import Partition, key_of
 from kclient_quota.clients.consumer.listening import Listener
 from kclient_quota.clients.consumer.poll_idle import PollIdle
@@ -218,12 +219,13 @@ class Receiving(Recovering):
     def _kq_serve_member(self) -> None:
         """The consumer's own client fetches nothing: it has callbacks, rebalances and errors to tell.
 
-        But for a partition that cannot be begun: the client that fetches begins it as well, and says so, too. That a
+        But for partitions that cannot be begun: the client that fetches begins them as well, and says so, too. That a
         topic is gone only this one says: the group takes it from the other one, which may not have heard of it yet.
         """
         event = interruptible(super().poll, 0.0)
         error = None if event is None else event.error()
-        if error is not None and error.code() != KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001 - its name
+        is_of_begin = error is not None and error.code() == KafkaError._AUTO_OFFSET_RESET  # noqa: SLF001 - its name
+        if error is not None and not is_of_begin and not was_not_told(event):
             self._kq_held.add([event])
             self._kq_note_silence([event])
         self._kq_follow_assignment()
@@ -275,6 +277,7 @@ class Receiving(Recovering):
         if self._kq_events or self._kq_listener.fetcher_events:
             if self._kq_listener.hear():
                 self._kq_after_statistics()
+                self._kq_ask_again(self._kq_listener.told)
                 # What a signal has ended is done the next time.
                 self._kq_other_sizes = self._kq_core.other_sizes(self._kq_clock.now_ms()) or self._kq_other_sizes
                 if self._kq_other_sizes is not None:
