@@ -143,7 +143,7 @@ def test_an_asyncio_producer_delivers_all_and_then_raises(brokers, name):
     asyncio.run(play())
 
 
-@pytest.mark.parametrize("raises", [ValueError, SystemExit])
+@pytest.mark.parametrize("raises", [ValueError, SystemExit, RuntimeError])
 @pytest.mark.parametrize("last", ["flush", "close"])
 def test_under_a_quota_no_waiting_produce_raises(brokers, last, raises):
     scene = Scene(brokers, Producer, "limited", f"limited-{last}-{raises.__name__}", **{"quota.max.delay.ms": 500})

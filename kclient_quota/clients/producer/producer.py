@@ -280,11 +280,13 @@ class PacedProducer(TakingProducer, TelemetryMethods):
             return False
         with self._kq_closing:  # by one thread; a signal's handler may do it while it is being done
             try:
-                return self._kq_close()
+                is_closed = self._kq_close()
             except RuntimeError:
                 if not self._kq_closed:
                     raise
-                return not self._kq_abandoned
+                is_closed = not self._kq_abandoned
+        self._kq_outbox.raise_kept()  # a callback's, which may be a RuntimeError as well
+        return is_closed
 
     def _kq_close(self) -> bool:
         if not self._kq_closed:
@@ -322,7 +324,6 @@ class PacedProducer(TakingProducer, TelemetryMethods):
         # What the sender, held up for longer than this may take, has not reported; and events of the last moment.
         undisturbed(self._kq_sender.lock, self._kq_sender.finish)
         self._kq_outbox.serve_all()
-        self._kq_outbox.raise_kept()
         return is_closed
 
     def __exit__(self, exc_type: object, exc_value: object, exc_traceback: object, /) -> None:
