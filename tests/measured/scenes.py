@@ -10,12 +10,16 @@ from typing import Any
 
 import pytest
 
+from kclient_quota.testing.apache import apache_kafka_unavailable_reason
 from tests.measured.hosted import Hosted
+from tests.suite.reporting import is_ci
 
 Figures = Mapping[str, Any]
 Scene = Callable[[Any], Figures]
 EVEN = "even"
 """The round of files whose scenes wait rather than work, and disturb each other no more than those of one file."""
+IN_EVERY_MANNER = "in every manner" if is_ci() or apache_kafka_unavailable_reason() is None else EVEN
+"""The round of a dozen brokers more; beside Apache Kafka there is no processor left for them at the same time."""
 
 
 def named(name: str) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 from tests.contract.manners import BY_HAND, SILENT, consume, produce
 from tests.contract.manners import SCENES as SCENES_BY_NAME
 from tests.measured.hosted import in_another_process
-from tests.measured.scenes import EVEN, Figures, Played
+from tests.measured.scenes import IN_EVERY_MANNER, Figures, Played
 
 PRODUCERS = {
     "kafka": 0.83,
@@ -39,7 +39,7 @@ def beside_each_other() -> Figures:
     }
 
 
-ROUND = EVEN
+ROUND = IN_EVERY_MANNER
 ON_THEIR_OWN = [every_manner]
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from benchmarks.simulation import AGREE, Case, real, simulated
 from tests.measured.hosted import in_another_process
-from tests.measured.scenes import EVEN
+from tests.measured.scenes import IN_EVERY_MANNER
 from tests.required import require_apache_kafka
 
 SECONDS = 20
@@ -23,7 +23,7 @@ def on_the_embedded_broker(_cluster):
     return in_another_process(real, CASES, SECONDS)
 
 
-ROUND = EVEN
+ROUND = IN_EVERY_MANNER
 ON_THEIR_OWN = [on_the_embedded_broker]
 
 

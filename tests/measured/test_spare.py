@@ -9,8 +9,11 @@ THREADS = 4
 
 
 def produced(broker: EmbeddedBroker, each: int, value: bytes) -> Producer:
-    """So many messages of each of four threads, all delivered."""
+    """A first message, and then so many of each of four threads, all delivered."""
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "client.id": "app", "linger.ms": 5})
+    # What comes before the first report, a twentieth of a second and more on a busy machine, goes by way of the queue.
+    producer.produce("orders", value)
+    producer.flush(60)
 
     def produce() -> None:
         for number in range(each):
@@ -38,7 +41,7 @@ def test_little_of_a_large_quota_goes_straight() -> None:
         broker.set_quota(client_id="app", producer_byte_rate=1_000_000_000)
         producer = produced(broker, 20_000, b"x" * 27)
         # what is free before the sender's first look goes by way of its queue
-        assert sum(state.admitted for state in producer.quota_state().values()) < 1_200_000
+        assert sum(state.admitted for state in producer.quota_state().values()) < 200_000
         producer.close()
 
 
