@@ -1,10 +1,21 @@
-"""A signal that comes between two given lines of a call, wherever they are."""
+"""A signal and its handler: when a test raises it, or between two given lines of a call, wherever they are."""
 
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
+
+
+@contextmanager
+def handled(handler: Callable[[], object]) -> Iterator[None]:
+    """The signal is handled so."""
+    before = signal.signal(signal.SIGUSR1, lambda *_: handler())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGUSR1, before)
 
 
 def interrupted(work: Callable[[], object], handler: Callable[[], object], at: int) -> bool:
@@ -25,11 +36,10 @@ def interrupted(work: Callable[[], object], handler: Callable[[], object], at: i
                 return None
         return trace
 
-    before = signal.signal(signal.SIGUSR1, lambda *_: handler())
-    sys.settrace(trace)
-    try:
-        work()
-    finally:
-        sys.settrace(had)
-        signal.signal(signal.SIGUSR1, before)
+    with handled(handler):
+        sys.settrace(trace)
+        try:
+            work()
+        finally:
+            sys.settrace(had)
     return left < 0

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import confluent_kafka
@@ -12,26 +12,10 @@ from confluent_kafka.admin import AdminClient
 
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.clients.consumer import Consumer
-from kclient_quota.quota.callback import ClientQuotaCallback, ClientQuotaType
+from tests.integration.changing_quota import Changing
 
 PARTITIONS = 3
 EACH = 3_000
-
-
-class Changing(ClientQuotaCallback):
-    """A limit that the test changes."""
-
-    def __init__(self) -> None:
-        self.limit: float | None = None
-
-    def quota_metric_tags(self, quota_type: ClientQuotaType, principal: str, client_id: str) -> Mapping[str, str]:
-        return {"client-id": client_id}
-
-    def quota_limit(self, quota_type: ClientQuotaType, metric_tags: Mapping[str, str]) -> float | None:
-        return self.limit if quota_type is ClientQuotaType.FETCH else None
-
-    def quota_reset_required(self, quota_type: ClientQuotaType) -> bool:
-        return True
 
 
 @pytest.fixture

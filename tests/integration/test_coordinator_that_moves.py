@@ -1,7 +1,6 @@
 """The group's coordinator becomes another broker while another client fetches: it is asked where partitions begin."""
 
 import time
-from collections.abc import Mapping
 from typing import Any
 
 import confluent_kafka
@@ -9,26 +8,11 @@ import pytest
 
 from kclient_quota.broker import EmbeddedBroker, Intercepted
 from kclient_quota.clients.consumer import Consumer
-from kclient_quota.quota.callback import ClientQuotaCallback, ClientQuotaType
 from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.messages import OffsetFetchResponse
+from tests.integration.changing_quota import Changing
 
 PARTITIONS, EACH = 3, 1_000
-
-
-class Changing(ClientQuotaCallback):
-    """A limit that the test changes."""
-
-    limit: float | None = None
-
-    def quota_metric_tags(self, quota_type: ClientQuotaType, principal: str, client_id: str) -> Mapping[str, str]:
-        return {"client-id": client_id}
-
-    def quota_limit(self, quota_type: ClientQuotaType, metric_tags: Mapping[str, str]) -> float | None:
-        return self.limit if quota_type is ClientQuotaType.FETCH else None
-
-    def quota_reset_required(self, quota_type: ClientQuotaType) -> bool:
-        return True
 
 
 class Reader:

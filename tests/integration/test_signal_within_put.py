@@ -3,14 +3,14 @@
 import signal
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from kclient_quota import Producer
 from kclient_quota.testing.kafka_broker import KafkaBroker
+from tests.signals import handled
 
 
 class Signalling(deque[Any]):
@@ -37,16 +37,6 @@ def producer(kafka_broker: KafkaBroker) -> Iterator[Producer]:
         made.produce("t", b"first")
         made.flush(30)
         yield made
-
-
-@contextmanager
-def handled(handler: Callable[[], object]) -> Iterator[None]:
-    """The signal is handled so."""
-    before = signal.signal(signal.SIGUSR1, lambda *_: handler())
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGUSR1, before)
 
 
 def values(broker: KafkaBroker) -> list[bytes | None]:

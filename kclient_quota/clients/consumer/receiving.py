@@ -224,8 +224,7 @@ class Receiving(Recovering):
         """
         event = interruptible(super().poll, 0.0)
         error = None if event is None else event.error()
-        is_of_begin = error is not None and error.code() == KafkaError._AUTO_OFFSET_RESET  # noqa: SLF001 - its name
-        if error is not None and not is_of_begin and not was_not_told(event):
+        if error is not None and error.code() != KafkaError._AUTO_OFFSET_RESET and not was_not_told(event):  # noqa: SLF001
             self._kq_held.add([event])
             self._kq_note_silence([event])
         self._kq_follow_assignment()
