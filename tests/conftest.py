@@ -17,8 +17,11 @@ from tests.suite.turns import Turns
 
 BROKERS = ["embedded", "apache-kafka"]
 """What a test that asks for `cluster` or `three_brokers` runs on."""
-QUICK_JAVA = "-XX:TieredStopAtLevel=1"
-"""Java processes of tests live for seconds: what the second compiler makes of their code is not used often enough."""
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
+"""Java processes of tests live for seconds: what the second compiler makes of their code is not used often enough.
+
+With one compiler Java keeps 48 MB of code. Spark's planner has more: it was thrown away and compiled anew, a seventh of
+what its tests cost."""
 
 SELDOM = (5_000, 20, 100)
 """When garbage is looked for: after so many new objects, so many young collections, so many middle ones. CPython 3.11's

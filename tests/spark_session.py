@@ -20,7 +20,6 @@ def spark(tmp_path_factory):
             "spark.sql.shuffle.partitions": "1",
             "spark.sql.codegen.factoryMode": "NO_CODEGEN",
             "spark.sql.codegen.wholeStage": "false",
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
             "spark.driver.memory": "1g",
             "spark.sql.warehouse.dir": str(folder / "warehouse"),
             "spark.python.worker.faulthandler.enabled": "true",

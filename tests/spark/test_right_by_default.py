@@ -23,7 +23,7 @@ def five_minutes(tmp_path_factory):
     return write(tmp_path_factory.mktemp("five") / "pushes", steady(10))
 
 
-@pytest.mark.parametrize("window", ["1 minute", "5 minutes", "15 minutes"])
+@pytest.mark.parametrize("window", ["1 minute", "15 minutes"])
 def test_ten_instances_that_push_every_five_minutes(spark, five_minutes, tmp_path, window):
     """Whatever the window: all ten, each with what it does."""
     plan = Plan("usage", five_minutes, str(tmp_path / "out"), source_format="pushes", window=window)
