@@ -4,8 +4,10 @@ In one of its callbacks, or while it waits without limit.
 """
 
 import _thread
+import atexit
 import logging
 import operator
+import os
 import signal
 import threading
 from _signal import getsignal  # type: ignore[import-not-found] # signal's makes enumeration's members: 99 us
@@ -136,10 +138,13 @@ class CallApart:
     Args:
         work: what to call.
         args: with what.
+
+    Attributes:
+        is_done: whether it has returned.
     """
 
     def __init__(self, work: Callable[..., Any], *args: Any) -> None:
-        self._is_done, self._bell = False, Bell()
+        self.is_done, self._bell = False, Bell()
         self._work: Callable[[], Any] | None = lambda: work(*args)
         self._result: Any = None
         self._error: BaseException | None = None
@@ -153,15 +158,15 @@ class CallApart:
         except BaseException as error:  # noqa: BLE001 - raised again where the application waits
             self._error = error
         del work  # with what it holds on to, before anybody goes on
-        self._is_done = True
+        self.is_done = True
         self._bell.ring()
 
     def wait(self, timeout_s: float) -> bool:
         """Whether it has returned, within so many seconds."""
         self._bell.wait(timeout_s)
-        if self._is_done:
+        if self.is_done:
             self._bell.ring()  # for the next one who waits
-        return self._is_done
+        return self.is_done
 
     def result(self) -> Any:
         """What it has returned.
@@ -194,8 +199,56 @@ def undisturbed(lock: AbstractContextManager[Any], work: Callable[..., Any], *ar
 
 
 def _under(lock: AbstractContextManager[Any], work: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    return needed(_held, lock, work, args)
+
+
+def _held(lock: AbstractContextManager[Any], work: Callable[..., Any], args: tuple[Any, ...]) -> Any:
     with lock:
         return work(*args)
+
+
+_needed: Final[dict[int, bool]] = {}
+_put_off: Final[list[CallApart]] = []
+
+
+def needed(work: Callable[..., Any], *args: Any) -> Any:
+    """Do what others wait for: a sender's work, or what is done under a lock that one wants.
+
+    Destructors run in any thread, between any two lines: one that flushes there would wait for this.
+    """
+    ident = threading.get_ident()
+    outer = _needed.get(ident)
+    try:
+        _needed[ident] = True
+        return work(*args)
+    finally:
+        if outer is None:
+            _needed.pop(ident, None)
+
+
+def is_needed() -> bool:
+    """Whether others wait for this thread, so that it must wait for none of them."""
+    return threading.get_ident() in _needed
+
+
+def put_off(work: Callable[..., Any], *args: Any) -> None:
+    """Have done by another thread what cannot be waited for here; the process does not end before that."""
+    _put_off[:] = [call for call in _put_off if not call.is_done]
+    _put_off.append(CallApart(work, *args))
+
+
+def _await_put_off() -> None:
+    for call in _put_off:
+        call.wait(threading.TIMEOUT_MAX)
+
+
+def _after_fork() -> None:
+    _needed.clear()
+    _put_off.clear()
+
+
+atexit.register(_await_put_off)
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def briefly(lock: Any) -> AbstractContextManager[Any]:

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, Message
 
-from kclient_quota.clients.calls import Bell
+from kclient_quota.clients.calls import Bell, is_needed
 from kclient_quota.clock import monotonic, sleep
 
 logger = logging.getLogger("kclient_quota")
@@ -340,13 +340,14 @@ class Outbox:
             self.silent.clear()
 
     def is_calling(self) -> bool:
-        """Whether the calling thread is in a callback of the application's, or sends: it must not wait then."""
-        ident = threading.get_ident()
-        return ident in self.calling or ident == self.sender
+        """Whether the calling thread is in a callback of the application's, or needed: it must not wait then."""
+        return threading.get_ident() in self.calling or is_needed()
+
+    is_needed = staticmethod(is_needed)
 
     def is_inside(self) -> bool:
-        """Whether librdkafka has called it there: it must not be called again before that returns."""
-        return self.calling.get(threading.get_ident(), False)
+        """Whether librdkafka has called it there, or it is needed: it is not to be called again before that returns."""
+        return self.calling.get(threading.get_ident(), False) or is_needed()
 
     def wait_for_news(self, timeout_s: float) -> None:
         """Until there is something to report, or room; or not."""

@@ -21,7 +21,7 @@ import confluent_kafka
 from confluent_kafka import KafkaException
 
 from kclient_quota.clients.agents import AsGiven, CProducer, is_watched, place, with_methods
-from kclient_quota.clients.calls import CallApart, NotMade, log_in_as, lost_interrupt, merged, seconds, undisturbed
+from kclient_quota.clients.calls import NotMade, log_in_as, lost_interrupt, merged, put_off, seconds, undisturbed
 from kclient_quota.clients.producer.outbox import RECORD_BYTES, Callback, Handed
 from kclient_quota.clients.producer.taking import (
     BLOCK_MS,
@@ -236,6 +236,9 @@ class PacedProducer(TakingProducer, TelemetryMethods):
         timeout = seconds(timeout)
         if self._kq_is_for_librdkafka(timeout):
             return super().flush(timeout)  # which says what is wrong
+        if self._kq_outbox.is_needed():  # a destructor's
+            put_off(Producer.flush, self, timeout)
+            return self._kq_count()
         left = self._kq_deliver(self._kq_deadline_ms(timeout))
         self._kq_outbox.raise_kept()
         return left
@@ -276,7 +279,7 @@ class PacedProducer(TakingProducer, TelemetryMethods):
             self._kq_closed = self._kq_abandoned = True  # librdkafka's threads, and telemetry's, are the parent's
             return False
         if self._kq_outbox.is_inside():  # in a callback: its message is not delivered before it returns
-            CallApart(Producer.close, self)
+            put_off(Producer.close, self)
             return False
         with self._kq_closing:  # by one thread; a signal's handler may do it while it is being done
             try:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
 
-from kclient_quota.clients.calls import held_briefly
+from kclient_quota.clients.calls import held_briefly, needed
 from kclient_quota.clients.producer.answers import Answers, code_of, give_back, raise_again
 from kclient_quota.clients.producer.beginning import ASK_MS
 from kclient_quota.clients.producer.core import ProducerCore, Sent
@@ -86,7 +86,13 @@ class Sender:
 
     def run(self, me: "weakref.ref[Producer]") -> None:
         """Until the producer is gone, closed, or free."""
+        needed(self._run, me)
+
+    def _run(self, me: "weakref.ref[Producer]") -> None:
         outbox = self.outbox
+        if me() is None:
+            self._leave()
+            return
         if not self._one.acquire(blocking=False):
             return  # another is running
         outbox.sender = threading.get_ident()
@@ -99,6 +105,7 @@ class Sender:
             while not (outbox.stops or outbox.is_forked or outbox.is_ending):
                 producer = me()
                 if producer is None:
+                    self._leave()
                     return
                 wait_ms: float = IDLE_MS
                 try:
@@ -120,12 +127,16 @@ class Sender:
             if is_free and not outbox.inbox.empty():
                 outbox.wake()  # it has come just now; whoever it was that started another one found this one here
 
+    def _leave(self) -> None:
+        """There is no producer to be found: its weak references end before destructors run; who flushes there sends."""
+        self.outbox.has_no_thread = True
+
     def step_here(self, producer: "Producer") -> float:
         """What the thread would do, once, in a caller's; returns after how many milliseconds to do it again."""
         if not self._one.acquire(blocking=False):
             return POLL_MS  # somebody else does it
         try:
-            return self._step(producer)
+            return float(needed(self._step, producer))
         finally:
             self._one.release()
 

@@ -329,6 +329,7 @@ def test_callers_do_the_work_until_a_sender_runs_not_only_until_one_is_started()
     outbox.start = lambda: None
     outbox.wake()
     assert outbox.needs_help
-    producer: Any = None
+    sender._opens = lambda: True  # type: ignore[method-assign]
+    producer: Any = SimpleNamespace()
     sender.run(lambda: producer)  # type: ignore[arg-type] # stands for a weak reference
     assert not outbox.needs_help
