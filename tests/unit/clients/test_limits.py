@@ -211,6 +211,16 @@ def test_a_watch_answers_when_told_to_and_stops() -> None:
     assert set(threading.enumerate()) <= others
 
 
+def test_a_destructor_that_closes_may_run_in_the_watchs_thread() -> None:
+    """It could not join itself, and the rest of the client's `close()` was left undone."""
+    closed: list[None] = []
+    watch = LimitWatch(finder({}, Asked(EffectiveLimits(producer_byte_rate=9))), lambda _: closed.append(watch.close()))
+    watch.start()
+    watch.ask_soon()
+    watch._thread.join(60)
+    assert (closed, watch._thread.is_alive()) == ([None], False)
+
+
 def test_whoever_tells_a_watch_to_ask_while_it_does_has_another_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "MIN_REFRESH_MS", 0)
     ask, twice = Asked(EffectiveLimits(producer_byte_rate=9)), threading.Event()
