@@ -35,7 +35,7 @@ class Service(MetricsServiceServicer):
         self.requests = []
         self.metadata = []
         self.codes = []
-        self.rejected = 0
+        self.rejected, self.why = 0, ""
         self.details = None
         self.arrived = threading.Event()
 
@@ -48,7 +48,7 @@ class Service(MetricsServiceServicer):
         if self.codes:
             context.abort(self.codes.pop(0), "as the test says")
         return ExportMetricsServiceResponse(
-            partial_success=ExportMetricsPartialSuccess(rejected_data_points=self.rejected)
+            partial_success=ExportMetricsPartialSuccess(rejected_data_points=self.rejected, error_message=self.why)
         )
 
 
@@ -209,3 +209,10 @@ def test_certificates_that_are_renewed_on_the_disk_are_used(service, tmp_path):
     finally:
         sender.close()
         server.stop(None).wait(60)
+
+
+def test_an_answer_longer_than_grpc_takes_is_an_answer(service, sender):
+    """It was taken for a push that is too large, whose halves were sent again though the collector had them."""
+    service.rejected, service.why = 2, "no " * 2_000_000
+    outcome = sender.send(b"")
+    assert (outcome.status, outcome.rejected_points, len(outcome.detail)) == (Status.ACCEPTED, 2, 1_000)

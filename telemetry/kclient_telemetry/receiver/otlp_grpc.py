@@ -40,6 +40,10 @@ _RETRYABLE = frozenset(
 )
 
 
+# An answer that is too long for gRPC has the code, and the words, of a push that is.
+_OPTIONS = (("grpc.max_receive_message_length", -1),)
+
+
 class GrpcSender:
     """OTLP over gRPC.
 
@@ -89,9 +93,9 @@ class GrpcSender:
 
     def _open(self) -> None:
         self._channel = (
-            grpc.insecure_channel(self._address, compression=self._compression)
+            grpc.insecure_channel(self._address, _OPTIONS, self._compression)
             if self._tls is None
-            else grpc.secure_channel(self._address, _credentials(self._tls), compression=self._compression)
+            else grpc.secure_channel(self._address, _credentials(self._tls), _OPTIONS, self._compression)
         )
         # The body is encoded already; what comes back is decoded by us.
         self._export = self._channel.unary_unary(_METHOD, request_serializer=None, response_deserializer=None)

@@ -80,6 +80,10 @@ def authorization_of(url: SplitResult) -> dict[str, str]:
     return {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
 
 
+_MOST_SAID = 1_000
+"""Characters of what a collector says about what it does not want: they go into a line of the log."""
+
+
 def accepted(answer: bytes) -> Outcome:
     """A successful answer; some collectors send none, and one that cannot be read has accepted all the same."""
     try:
@@ -87,4 +91,4 @@ def accepted(answer: bytes) -> Outcome:
     except DecodeError:
         return Outcome(Status.ACCEPTED)
     rejected = max(0, partial.rejected_data_points)  # it has a sign on the wire, and takes back nothing that was lost
-    return Outcome(Status.ACCEPTED, partial.error_message, rejected_points=rejected)
+    return Outcome(Status.ACCEPTED, partial.error_message[:_MOST_SAID], rejected_points=rejected)
