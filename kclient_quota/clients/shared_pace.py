@@ -127,7 +127,7 @@ class SharedLimit:
     """The limit of all consumers that a broker counts together; each calls from a thread of its own."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a destructor may come in between, and close another consumer
         self._neighbours = Neighbours()
 
     def part(self, who: Any, broker: int | None, need: Need, limit: float) -> Part:

@@ -59,7 +59,9 @@ class Neighbours:
         if broker is not None:
             mine.pop(None, None)
         mine[broker] = need
-        others = [needs.get(broker) or needs.get(None) for other, needs in self._needs.items() if other is not who]
+        # a copy in one step: a destructor may run between any two, and close one of them
+        alive = [other for each in self._needs.keyrefs() if (other := each()) is not None and other is not who]
+        others = [needs.get(broker) or needs.get(None) for needs in (self._needs.get(other, {}) for other in alive)]
         now = [each for each in others if each is not None and abs(need.at_ms - each.at_ms) < NEEDED_MS]
         sharers = 1 + sum(each.waits for each in now)
         left = limit - sum(each.byte_rate for each in now if not each.waits)

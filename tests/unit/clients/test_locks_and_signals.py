@@ -1,5 +1,6 @@
 """A signal's handler comes between any two lines of a call that holds a lock, and wants it, or waits for who does."""
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +19,7 @@ from kclient_quota.clients.wait_time import WaitTime
 from kclient_quota.cluster.late_lock import LateLock
 from kclient_quota.config import Backoff
 from kclient_quota.pacing.fetching.share_fetch import SharePacer
-from kclient_quota.pacing.neighbours import Need
+from kclient_quota.pacing.neighbours import Need, Part
 from kclient_quota.testing.clock import ManualClock
 from tests.apart import apart
 from tests.signals import interrupted
@@ -121,3 +122,24 @@ def test_threads_for_which_the_handler_waits_are_let_in(
     """A sender that counts, or a thread that polls, waited for ever for the call that the handler had interrupted."""
     monkeypatch.setattr(calls, "LONGEST_LOCK_S", 0.001)
     each_line(made(), apart)
+
+
+def test_a_destructor_that_closes_a_consumer_is_let_in_where_another_asks_for_its_part() -> None:
+    """It runs in the same thread, which waited for itself for ever; in the midst of a look at all that share."""
+    shared, others = SharedLimit(), [Member() for _ in range(3)]
+
+    class Collects(dict[int | None, Need]):
+        def get(self, *args: Any) -> Any:
+            while others:
+                shared.leave(others.pop())
+            return super().get(*args)
+
+    for other in others:
+        shared._neighbours._needs[other] = Collects({0: Need(True, 9.0, 1)})
+    parts: list[Part] = []
+    asking = threading.Thread(
+        target=lambda: parts.append(shared.part(Member(), 0, Need(True, 9.0, 1), 10.0)), daemon=True
+    )
+    asking.start()
+    asking.join(10)
+    assert [part.sharers for part in parts] == [2]
