@@ -336,7 +336,7 @@ class LimitWatch:
         self._wake.ring()
         self._end.ring()
         self._finder.close()
-        if timeout_ms and self._thread.is_alive():  # a destructor may run in that thread, which cannot join itself
+        if self._thread.is_alive() and self._thread.ident != threading.get_ident():  # there a destructor may run
             self._thread.join(timeout_ms / 1000)
 
     def check(self, *, asked: bool) -> bool:

@@ -40,8 +40,8 @@ _RETRYABLE = frozenset(
 )
 
 
-# An answer that is too long for gRPC has the code, and the words, of a push that is.
-_OPTIONS = (("grpc.max_receive_message_length", -1),)
+# An answer that is too long for gRPC has the code, and the words, of a push that is: more than its 4 MB, not all memory.
+_OPTIONS = (("grpc.max_receive_message_length", 256 << 20),)
 
 
 class GrpcSender:
