@@ -40,7 +40,7 @@ _RETRYABLE = frozenset(
 )
 
 
-# An answer that is too long for gRPC has the code, and the words, of a push that is: more than its 4 MB, not all memory.
+# An answer that is too long for gRPC has the code and the words of a push that is: its 4 MB are too few.
 _OPTIONS = (("grpc.max_receive_message_length", 256 << 20),)
 
 
