@@ -1,6 +1,7 @@
 """AIOConsumer under a quota: the event loop never waits, and what a cancelled call would have received comes later."""
 
 import asyncio
+import gc
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -70,6 +71,22 @@ async def test_a_cancelled_poll_frees_its_worker(broker: EmbeddedBroker) -> None
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(consumer.poll(), 0.05)
         assert await asyncio.wait_for(consumer.consume(1, 0), 60) == []
+
+
+async def test_what_a_cancelled_call_fails_with_is_of_no_interest(broker: EmbeddedBroker) -> None:
+    told: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+    async with AIOConsumer(conf(broker)) as consumer:
+        task = asyncio.create_task(consumer.commit(asynchronous=False))
+        await asyncio.sleep(0)  # it is in its worker now, and will find nothing to commit
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        with pytest.raises(KafkaException, match="No offset stored"):
+            await consumer.commit(asynchronous=False)
+    del task
+    gc.collect()
+    assert told == []
 
 
 async def test_callbacks_are_coroutines_that_may_call_the_consumer(broker: EmbeddedBroker) -> None:

@@ -92,6 +92,12 @@ def _give_back(unreceived: Callable[[Any], None], job: "concurrent.futures.Futur
         unreceived(job.result())
 
 
+def _look_away(future: "asyncio.Future[Any]") -> None:
+    """Nobody waits for what this fails with, which asyncio logs otherwise."""
+    if not future.cancelled():
+        future.exception()
+
+
 class AIOConsumer(confluent_kafka.aio.AIOConsumer, AIOTelemetryMethods):
     """confluent_kafka.aio's AIOConsumer under a quota.
 
@@ -255,6 +261,7 @@ class AIOConsumer(confluent_kafka.aio.AIOConsumer, AIOTelemetryMethods):
             result = await asyncio.shield(future)
         except (asyncio.CancelledError, GeneratorExit):  # the latter where the loop has ended without a word
             work.abandon()
+            future.add_done_callback(_look_away)
             work.then(loop, partial(self._end_turn, turn, work))
             raise
         except BaseException:
