@@ -150,14 +150,14 @@ def _batches(records: Sequence[tuple[bytes, bytes | None]]) -> Iterator[list[tup
         yield together
 
 
-def share_of(key: str) -> int:
-    """The share that a group or a transactional id falls into.
+def share_of(key: str, partitions: int = COORDINATOR_PARTITIONS) -> int:
+    """The share that a group or a transactional id falls into, of so many.
 
     Kafka: `Utils.abs(key.hashCode()) % partitions`.
     """
     code = java_hash(key)
     # the absolute value as a signed int, 0 for the smallest of all
-    return (min(code, (1 << 32) - code) & 0x7FFFFFFF) % COORDINATOR_PARTITIONS
+    return (min(code, (1 << 32) - code) & 0x7FFFFFFF) % partitions
 
 
 def wire_string(text: str | None) -> bytes:

@@ -22,6 +22,8 @@ MESSAGES = 30_000
 RATE = 60_000
 END_S = 120.0
 WORKLOADS = ("consumer", "transactions")
+SHARES = (50, 4)
+"""Into how many partitions coordinators divide groups and transactions: the embedded broker's, and Apache Kafka's here."""
 
 
 @dataclass
@@ -114,7 +116,7 @@ def beside(name: str, other: str) -> str:
     When a broker fails, who goes on first is decided by which coordinator was on it.
     """
     names = (name if number == 0 else f"{name}-{number}" for number in count())
-    return next(each for each in names if share_of(each) == share_of(other))
+    return next(each for each in names if all(share_of(each, many) == share_of(other, many) for many in SHARES))
 
 
 def _fill(cluster: Any, topic: str) -> None:
