@@ -23,7 +23,7 @@ RATE = 60_000
 END_S = 120.0
 WORKLOADS = ("consumer", "transactions")
 SHARES = (50, 4)
-"""Into how many partitions coordinators divide groups and transactions: the embedded broker's, and Apache Kafka's here."""
+"""How many partitions groups and transactions are divided into: the embedded broker has 50, Apache Kafka here 4."""
 
 
 @dataclass
