@@ -11,8 +11,10 @@ import os
 import signal
 import threading
 from _signal import getsignal  # type: ignore[import-not-found] # signal's makes enumeration's members: 99 us
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
 from math import isnan
 from typing import Any, Final, SupportsFloat, SupportsIndex, cast
 
@@ -208,7 +210,8 @@ def _held(lock: AbstractContextManager[Any], work: Callable[..., Any], args: tup
 
 
 _needed: Final[dict[int, bool]] = {}
-_put_off: Final[list[CallApart]] = []
+_put_off: Final[dict[CallApart, None]] = {}
+_left: Final[deque[Callable[[], Any]]] = deque()
 
 
 def needed(work: Callable[..., Any], *args: Any) -> Any:
@@ -232,22 +235,36 @@ def is_needed() -> bool:
 
 
 def put_off(work: Callable[..., Any], *args: Any) -> None:
-    """Have done by another thread what cannot be waited for here; the process does not end before that."""
-    _put_off[:] = [call for call in _put_off if not call.is_done]
-    _put_off.append(CallApart(work, *args))
+    """Have done by another thread what cannot be waited for here; the process does not end before that.
+
+    Where no thread can be started, as when Python 3.12 has begun to end, that end does it itself.
+    """
+    for call in list(_put_off):
+        if call.is_done:
+            _put_off.pop(call, None)
+    try:
+        _put_off[CallApart(work, *args)] = None
+    except RuntimeError:
+        _left.append(partial(work, *args))
 
 
-def _await_put_off() -> None:
-    for call in _put_off:
-        call.wait(threading.TIMEOUT_MAX)
+def _do_put_off() -> None:
+    while _put_off or _left:  # what is done may put off more
+        for call in list(_put_off):
+            call.wait(threading.TIMEOUT_MAX)
+            _put_off.pop(call, None)
+        while _left:
+            with suppress(Exception):  # of nobody who could hear it
+                _left.popleft()()
 
 
 def _after_fork() -> None:
     _needed.clear()
     _put_off.clear()
+    _left.clear()
 
 
-atexit.register(_await_put_off)
+atexit.register(_do_put_off)
 os.register_at_fork(after_in_child=_after_fork)
 
 
