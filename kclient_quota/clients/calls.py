@@ -4,7 +4,6 @@ In one of its callbacks, or while it waits without limit.
 """
 
 import _thread
-import atexit
 import logging
 import operator
 import os
@@ -18,6 +17,7 @@ from functools import partial
 from math import isnan
 from typing import Any, Final, SupportsFloat, SupportsIndex, cast
 
+from kclient_quota.clients.ends import at_end
 from kclient_quota.clock import monotonic, sleep
 
 logger = logging.getLogger("kclient_quota")
@@ -248,6 +248,7 @@ def put_off(work: Callable[..., Any], *args: Any) -> None:
         _left.append(partial(work, *args))
 
 
+@at_end
 def _do_put_off() -> None:
     while _put_off or _left:  # what is done may put off more
         for call in list(_put_off):
@@ -264,7 +265,6 @@ def _after_fork() -> None:
     _left.clear()
 
 
-atexit.register(_do_put_off)
 os.register_at_fork(after_in_child=_after_fork)
 
 

@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,6 +32,27 @@ producer = Mine({{"bootstrap.servers": {servers!r}, "producer_byte_rate": 20_000
 for number in range({count}):
     producer.produce("t", b"%04d" % number + b"x" * 500)
 del producer
+"""
+
+
+MULTIPROCESSING = """
+import multiprocessing
+
+from kclient_quota import Producer
+
+class Mine(Producer):
+    def __del__(self):
+        self.{end}
+
+def work():
+    producer = Mine({{"bootstrap.servers": {servers!r}, "producer_byte_rate": 20_000}})
+    for number in range({count}):
+        producer.produce("t", b"%04d" % number + b"x" * 500)
+
+if __name__ == "__main__":
+    process = multiprocessing.get_context({method!r}).Process(target=work)
+    process.start()
+    process.join()
 """
 
 
@@ -148,5 +170,19 @@ def test_of_garbage_that_another_call_collects(kafka_broker: KafkaBroker, monkey
 def test_the_end_of_the_process_waits_for_them(kafka_broker: KafkaBroker, end: str) -> None:
     script = SCRIPT.format(end=end, servers=kafka_broker.bootstrap_servers, count=COUNT)
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert len(kafka_broker.records("t")) == COUNT
+
+
+@pytest.mark.parametrize("method", ["fork", "forkserver"])
+@pytest.mark.parametrize("end", ["flush()", "close()"])
+def test_so_does_that_of_one_which_multiprocessing_has_forked(
+    kafka_broker: KafkaBroker, tmp_path: Path, end: str, method: str
+) -> None:
+    """It calls no exit handlers: what waited for the quota was lost."""
+    script = tmp_path / "script.py"
+    servers = kafka_broker.bootstrap_servers
+    script.write_text(MULTIPROCESSING.format(end=end, servers=servers, count=COUNT, method=method))
+    ended = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120, check=False)
     assert (ended.returncode, ended.stderr) == (0, "")
     assert len(kafka_broker.records("t")) == COUNT
