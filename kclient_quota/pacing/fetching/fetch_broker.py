@@ -180,7 +180,9 @@ class BrokerPace:
         self._begun = True
         came_at_ms = at_ms
         batch = nbytes / max(1, answered)
-        if batch >= 0.5 * self.batch and (answered > 0 or nbytes > EMPTY_BYTES):
+        is_like, is_more = batch >= 0.5 * self.batch, nbytes > EMPTY_BYTES
+        # Answers without messages are told from batches by two of three: producers may write smaller ones from now on.
+        if (is_like or is_more) if answered > 0 else (is_like and is_more):
             self._late_data += answered <= 0 and self.batch > 0.0
             self.batch = max(batch, self.batch * (1.0 - TREND))  # smaller ones are believed in slowly
             expected_at_ms = self.window.arrived()

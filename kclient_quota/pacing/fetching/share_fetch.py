@@ -34,10 +34,8 @@ ANY_BROKER: Final = -1
 _UNEVEN: Final = 4
 """The batch for which an answer had no room may be so many times as large as those in it."""
 _EQUAL: Final = 1e-6
-_LIKE: Final = 0.5
-"""A batch of less than this part of the expected one is a rest, not the size of the next."""
 _FADE: Final = 0.95
-"""How fast the expected size shrinks when smaller batches come."""
+"""How fast the expected size shrinks when smaller batches come: one of them may be what was left of a larger one."""
 
 
 class ShareState(NamedTuple):
@@ -124,7 +122,7 @@ class _Account:
         """A batch has come, in an answer that was given at `asked_ms` at the earliest."""
         pace = self.pace
         self.received_bytes += nbytes
-        if nbytes >= _LIKE * pace.batch:
+        if nbytes > 0:
             pace.batch = max(float(nbytes), pace.batch * _FADE)
         self.window.answered(nbytes, asked_ms, now_ms)
         self.lumps.took(nbytes, self.byte_rate, pace.batch, now_ms)

@@ -39,6 +39,22 @@ def test_batches_that_are_small_beside_the_window_use_it_all_and_come_evenly(
     small_batches_use_it_all_and_come_evenly(byte_rate, batch, message)
 
 
+@pytest.mark.parametrize("brokers", [1, 3])
+@pytest.mark.parametrize("batch", [600, 5_000])
+def test_batches_that_are_small_from_now_on_use_it_all_within_two_windows(brokers: int, batch: int) -> None:
+    """They were waited for as for the large ones of before: 0.14 to 0.8 of the quota, for as long as anybody looked."""
+    quotas = [Quota(40_000) for _ in range(brokers)]
+    world = World([Broker(node, quota, 100_000, 500) for node, quota in enumerate(quotas)], 40_000)
+    world.run(45_000)
+    for broker in world.brokers:
+        broker.batch = batch
+    world.run(25_000)
+    from_ms = world.now_ms
+    world.run(45_000)
+    assert min(quota.utilisation(from_ms, world.now_ms) for quota in quotas) >= 0.95
+    assert sum(ms for broker in world.brokers for at_ms, ms in broker.throttles if at_ms >= from_ms) <= 2_000 * brokers
+
+
 @pytest.mark.parametrize(
     ("byte_rate", "batch", "message", "least", "gap_ms"),
     [

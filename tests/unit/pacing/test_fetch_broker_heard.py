@@ -52,8 +52,10 @@ def test_a_count_that_goes_back_is_another_connections() -> None:
         (10_000.0, 9_500, 1, 9_500.0, 0),
         (10_000.0, 8_000, 1, 8_750.0, 0),
         (10_000.0, 5_000, 1, 8_750.0, 0),
-        (10_000.0, 4_999, 1, 10_000.0, 0),
-        (10_000.0, 9_999, 2, 10_000.0, 0),
+        (10_000.0, 4_999, 1, 8_750.0, 0),
+        (10_000.0, 1_001, 1, 8_750.0, 0),
+        (10_000.0, 1_000, 1, 10_000.0, 0),
+        (10_000.0, 9_999, 2, 8_750.0, 0),
         (10_000.0, 12_000, 0, 12_000.0, 1),
         (10_000.0, 5_000, 0, 8_750.0, 1),
         (10_000.0, 4_999, 0, 10_000.0, 0),
@@ -89,8 +91,8 @@ def test_what_was_expected_counts_from_then_on_but_not_before_the_last_look_nor_
 def test_what_is_too_little_for_a_batch_is_not_what_was_expected() -> None:
     pace = pace_of(batch=10_000.0, received_bytes=0)
     pace.window.expect(9_000, 100)
-    pace.on_received(4_999, 1, 500)
-    assert received(pace) == [(500, 4_999)]
+    pace.on_received(1_000, 1, 500)
+    assert received(pace) == [(500, 1_000)]
     assert pace.window.expected == (100, 9_000)
 
 

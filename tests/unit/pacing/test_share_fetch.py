@@ -130,6 +130,14 @@ def test_more_is_had_by_taking_a_window_at_once_and_then_nothing() -> None:
     assert max(later - earlier for earlier, later in pairwise(took_ms)) >= 8_000
 
 
+@pytest.mark.parametrize("batch", [2_000, 5_000])
+def test_batches_that_are_small_from_now_on_use_the_quota_again(batch: int) -> None:
+    """They were waited for as for the large ones of before."""
+    broker = Broker(40_000)
+    ended_ms = _run(broker, [SharePacer(40_000)], [100_000] * 12 + [batch] * (3_600_000 // batch), 600)
+    assert broker.sent * 1_000 / (ended_ms - BEGIN_MS) >= 0.9 * 40_000
+
+
 def test_batches_of_changing_size_are_refused_once_for_each_growth_at_most() -> None:
     broker = Broker(50_000)
     batches = [4_000, 16_000, 60_000, 8_000, 250_000, 2_000] * 2

@@ -153,7 +153,7 @@ def test_all_that_may_be_under_way_must_fit(asking, batch, nbytes):
 
 
 @pytest.mark.parametrize(
-    ("nbytes", "batch"), [(2_499, 5_000), (2_500, 4_750), (4_749, 4_750), (4_751, 4_751), (6_000, 6_000), (0, 5_000)]
+    ("nbytes", "batch"), [(1, 4_750), (2_500, 4_750), (4_749, 4_750), (4_751, 4_751), (6_000, 6_000), (0, 5_000)]
 )
 def test_a_batch_that_comes_says_what_the_next_one_will_be(nbytes, batch):
     account = account_of()
