@@ -4,6 +4,7 @@ In one of its callbacks, or while it waits without limit.
 """
 
 import _thread
+import atexit
 import logging
 import operator
 import os
@@ -17,7 +18,6 @@ from functools import partial
 from math import isnan
 from typing import Any, Final, SupportsFloat, SupportsIndex, cast
 
-from kclient_quota.clients.ends import at_end
 from kclient_quota.clock import monotonic, sleep
 
 logger = logging.getLogger("kclient_quota")
@@ -248,8 +248,9 @@ def put_off(work: Callable[..., Any], *args: Any) -> None:
         _left.append(partial(work, *args))
 
 
-@at_end
-def _do_put_off() -> None:
+@atexit.register
+def do_put_off() -> None:
+    """Before the process ends."""
     while _put_off or _left:  # what is done may put off more
         for call in list(_put_off):
             call.wait(threading.TIMEOUT_MAX)

@@ -9,7 +9,8 @@ from functools import partial
 from math import inf
 from typing import Any, Final
 
-from kclient_quota.clients.calls import undisturbed
+from kclient_quota.clients.calls import do_put_off, undisturbed
+from kclient_quota.clients.ends import expect_end
 from kclient_quota.clients.interceptor import ProducerInterceptors, load
 from kclient_quota.clients.librdkafka.partitioner import DEFAULT, Partitioner
 from kclient_quota.clients.limits import (
@@ -24,7 +25,7 @@ from kclient_quota.clients.producer import settings
 from kclient_quota.clients.producer.beginning import Beginning
 from kclient_quota.clients.producer.core import ProducerCore
 from kclient_quota.clients.producer.hearing import Hearing
-from kclient_quota.clients.producer.outbox import Handed, Outbox
+from kclient_quota.clients.producer.outbox import Handed, Outbox, at_exit
 from kclient_quota.clients.producer.routes import Routes
 from kclient_quota.clients.producer.sender import Sender
 from kclient_quota.clients.producer.sorting import Sorting
@@ -97,6 +98,7 @@ class Parts:
         needs_id = is_true(self.inner.get("enable.idempotence")) and not conf.get("transactional.id")
         self.beginning = Beginning(clock, is_wanted=needs_id)
         self.outbox = Outbox()
+        expect_end([at_exit, do_put_off])
         self.wait_log = WaitLog(self.client_id)
         self.hearing = Hearing(self.outbox, self.client_id, self._limit, ours.backoff, clock, self.sorting.lanes)
         self._ours = ours

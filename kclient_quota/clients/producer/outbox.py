@@ -5,6 +5,7 @@ nothing here that takes two steps: it puts a message into `inbox` and takes repo
 of C. Everything else belongs to the sender, which is never the main thread.
 """
 
+import atexit
 import logging
 import os
 import threading
@@ -20,7 +21,6 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, Message
 
 from kclient_quota.clients.calls import Bell, is_needed
-from kclient_quota.clients.ends import at_end, expect_end
 from kclient_quota.clock import monotonic, sleep
 
 logger = logging.getLogger("kclient_quota")
@@ -202,7 +202,6 @@ class Outbox:
         self.on_news: Callable[[], None] | None = None
         self.calling: dict[int, bool] = {}
         _all.add(self)
-        expect_end()
 
     # Callers ------------------------------------------------------------------------------------------------------
 
@@ -387,8 +386,8 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-@at_end
-def _at_exit() -> None:
+@atexit.register
+def at_exit() -> None:
     """Have all senders end while they can: what a destructor or a later exit handler flushes needs none."""
     outboxes = list(_all)
     for outbox in outboxes:

@@ -2,35 +2,32 @@
 
 import threading
 
-import pytest
-
 from kclient_quota.clients import ends
 
 
-def test_what_was_told_of_last_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_done_in_order() -> None:
     done: list[str] = []
-    monkeypatch.setattr(ends, "_works", [lambda: done.append("first"), lambda: done.append("last")])
-    ends._end_child()
-    assert done == ["last", "first"]
+    ends._end_child([lambda: done.append("first"), lambda: done.append("last")])
+    assert done == ["first", "last"]
 
 
-def test_it_does_not_end_yet_while_threads_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_does_not_end_yet_while_threads_go_on() -> None:
     """Their producers would be left without senders."""
     done: list[str] = []
-    monkeypatch.setattr(ends, "_works", [lambda: done.append("done")])
+    works = [lambda: done.append("done")]
     gate = threading.Event()
     thread = threading.Thread(target=gate.wait, daemon=False)
     thread.start()
     try:
-        ends._end_child()
+        ends._end_child(works)
         assert not done
     finally:
         gate.set()
         thread.join()
-    ends._end_child()
+    ends._end_child(works)
     assert done
 
 
 def test_of_one_that_is_not_multiprocessings_nothing_is_expected() -> None:
-    ends.expect_end()
+    ends.expect_end([])
     assert not ends._expected

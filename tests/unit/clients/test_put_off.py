@@ -12,9 +12,9 @@ from kclient_quota.clients.calls import CallApart, put_off
 
 @pytest.fixture(autouse=True)
 def _nothing_left() -> Iterator[None]:
-    calls._do_put_off()
+    calls.do_put_off()
     yield
-    calls._do_put_off()
+    calls.do_put_off()
 
 
 def test_the_end_of_the_process_does_it_where_no_thread_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,7 +32,7 @@ def test_the_end_of_the_process_does_it_where_no_thread_can_be_started(monkeypat
     put_off(raise_it)
     put_off(put_off, done.append, 2)
     assert not done
-    calls._do_put_off()
+    calls.do_put_off()
     assert done == [1, 2]
 
 
@@ -58,7 +58,7 @@ def test_the_end_of_the_process_waits_for_what_comes_meanwhile(monkeypatch: pyte
     monkeypatch.setattr(CallApart, "wait", waiting)
     put_off(int)
     try:
-        calls._do_put_off()
+        calls.do_put_off()
         assert waited == ["late"]
     finally:
         gate.set()
