@@ -181,7 +181,7 @@ class OtlpExporter:
         """Send `body` until it is accepted, refused, or has to be given up."""
         give_up_ms = _now_ms() + self._give_up_after_ms
         delay_ms = self._retry_first_ms
-        outcome = self._try(body, 0)
+        outcome = self._try(body)
         while outcome.status is Status.RETRY:
             asked_ms = min(outcome.retry_after_ms or 0, LONGEST_ASKED_MS)
             if asked_ms > self._retry_longest_ms:  # a repetition that fails would say so an hour later
@@ -192,7 +192,7 @@ class OtlpExporter:
                 is_cut = self._close_deadline_ms is not None and self._close_deadline_ms <= give_up_ms
                 return replace(outcome, status=Status.CLOSED) if is_cut else outcome
             delay_ms = min(delay_ms * 2, self._retry_longest_ms)
-            outcome = self._try(body, 1)
+            outcome = self._try(body, outcome)
             self._tell(outcome)
         self._tell(outcome)
         return outcome
@@ -211,9 +211,9 @@ class OtlpExporter:
         else:
             log.warning("the collector answers again")
 
-    def _try(self, body: bytes, retries: int) -> Outcome:
-        if self._is_closed():
-            return Outcome(Status.CLOSED, "the exporter was closed")
+    def _try(self, body: bytes, last: Outcome | None = None) -> Outcome:
+        if self._is_closed():  # what the collector has said says more
+            return Outcome(Status.CLOSED, last.detail if last else "the exporter was closed")
         try:
             outcome = self._sender.send(body)
         except Exception as error:  # noqa: BLE001 - whatever a sender raises, the pushes after these go on
@@ -223,7 +223,7 @@ class OtlpExporter:
             self._counters = replace(
                 self._counters,
                 requests=self._counters.requests + 1,
-                retries=self._counters.retries + retries,
+                retries=self._counters.retries + (last is not None),
                 rejected_points=self._counters.rejected_points + outcome.rejected_points,
             )
         if outcome.detail:

@@ -212,6 +212,19 @@ def test_what_closing_cuts_off_is_one_line(caplog):
     assert told == ["20 pushes of client telemetry were not delivered before closing: busy"]
 
 
+def test_what_closing_cuts_off_is_told_with_the_collectors_words_however_late_its_thread_wakes(caplog, monkeypatch):
+    """It was `the exporter was closed` then, which whoever closed it knows."""
+    exporter, closed = exporter_with(Sender(lambda body: RETRY)), threading.Event()
+    waits = threading.Event()
+    monkeypatch.setattr(exporter, "_pause", lambda *_: waits.set() or closed.wait(60))
+    exporter.accept(Push(b"x"))
+    assert waits.wait(60)
+    exporter.close(0)
+    closed.set()
+    exporter._thread.join(60)
+    assert caplog.records[-1].message == "1 pushes of client telemetry were not delivered before closing: busy"
+
+
 def test_a_full_queue_drops_and_counts(caplog):
     sender = Sender()
     sender.gate.clear()
