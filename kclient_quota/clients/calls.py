@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from math import isnan
-from typing import Any, Final, SupportsFloat, SupportsIndex, cast
+from typing import Any, Final, SupportsFloat, SupportsIndex, TypeVar, cast
 
 from kclient_quota.clock import monotonic, sleep
 
@@ -209,24 +209,26 @@ def _held(lock: AbstractContextManager[Any], work: Callable[..., Any], args: tup
         return work(*args)
 
 
-_needed: Final[dict[int, bool]] = {}
-_put_off: Final[dict[CallApart, None]] = {}
+_Result = TypeVar("_Result")
+
+_needed: Final[set[int]] = set()
+_put_off: Final[set[CallApart]] = set()
 _left: Final[deque[Callable[[], Any]]] = deque()
 
 
-def needed(work: Callable[..., Any], *args: Any) -> Any:
+def needed(work: Callable[..., _Result], *args: Any) -> _Result:
     """Do what others wait for: a sender's work, or what is done under a lock that one wants.
 
     Destructors run in any thread, between any two lines: one that flushes there would wait for this.
     """
     ident = threading.get_ident()
-    outer = _needed.get(ident)
+    is_inner = ident in _needed
     try:
-        _needed[ident] = True
+        _needed.add(ident)
         return work(*args)
     finally:
-        if outer is None:
-            _needed.pop(ident, None)
+        if not is_inner:
+            _needed.discard(ident)
 
 
 def is_needed() -> bool:
@@ -241,9 +243,9 @@ def put_off(work: Callable[..., Any], *args: Any) -> None:
     """
     for call in list(_put_off):
         if call.is_done:
-            _put_off.pop(call, None)
+            _put_off.discard(call)
     try:
-        _put_off[CallApart(work, *args)] = None
+        _put_off.add(CallApart(work, *args))
     except RuntimeError:
         _left.append(partial(work, *args))
 
@@ -254,7 +256,7 @@ def do_put_off() -> None:
     while _put_off or _left:  # what is done may put off more
         for call in list(_put_off):
             call.wait(threading.TIMEOUT_MAX)
-            _put_off.pop(call, None)
+            _put_off.discard(call)
         while _left:
             with suppress(Exception):  # of nobody who could hear it
                 _left.popleft()()

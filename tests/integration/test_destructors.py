@@ -92,6 +92,17 @@ class Sink:
         self.end(self.producer)
 
 
+def collect_before(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have garbage collected in each call of a core's, whichever thread makes it."""
+    call = getattr(ProducerCore, name)
+
+    def collecting(*args: Any) -> Any:
+        gc.collect()
+        return call(*args)
+
+    monkeypatch.setattr(ProducerCore, name, collecting)
+
+
 @pytest.mark.parametrize("end", ENDS)
 def test_its_own_when_the_sender_has_the_last_reference(kafka_broker: KafkaBroker, end: str) -> None:
     """The sender waited for itself: `flush()` for ever, and what waited was lost."""
@@ -112,14 +123,9 @@ def test_of_garbage_that_the_sender_collects(
 ) -> None:
     """In the midst of its work, under its lock."""
     sink = Sink(Producer(conf(kafka_broker)), ENDS[end])
-    ended_in, sent = sink.ended_in, ProducerCore.sent
+    ended_in = sink.ended_in
     fill(sink.producer)
-
-    def collecting(*args: Any) -> Any:
-        gc.collect()
-        return sent(*args)
-
-    monkeypatch.setattr(ProducerCore, "sent", collecting)
+    collect_before("sent", monkeypatch)
     del sink
     await_records(kafka_broker)
     assert ended_in
@@ -152,14 +158,9 @@ def test_of_garbage_that_is_collected_while_the_sender_sleeps(kafka_broker: Kafk
 def test_of_garbage_that_another_call_collects(kafka_broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     """Which holds the lock that the sender wants."""
     sink = Sink(Producer(conf(kafka_broker)), ENDS["flush"])
-    producer, state = Producer(conf(kafka_broker)), ProducerCore.state
+    producer = Producer(conf(kafka_broker))
     fill(sink.producer)
-
-    def collecting(*args: Any) -> Any:
-        gc.collect()
-        return state(*args)
-
-    monkeypatch.setattr(ProducerCore, "state", collecting)
+    collect_before("state", monkeypatch)
     del sink
     assert producer.quota_state()
     await_records(kafka_broker)

@@ -136,7 +136,7 @@ class Sender:
         if not self._one.acquire(blocking=False):
             return POLL_MS  # somebody else does it
         try:
-            return float(needed(self._step, producer))
+            return needed(self._step, producer)
         finally:
             self._one.release()
 
