@@ -11,6 +11,7 @@ import pytest
 from kclient_quota import broker
 from kclient_quota.testing import apache
 from tests.required import require_apache_kafka
+from tests.suite.compiling import import_in_turns
 from tests.suite.measuring import Measuring
 from tests.suite.reporting import Clocked, NothingLeftOut, Reporting, WithoutKafka, is_ci
 from tests.suite.turns import Turns
@@ -56,7 +57,7 @@ def _keep_bytecode() -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, Any, Any]:
+def pytest_collection(session: pytest.Session) -> Generator[None, Any, Any]:
     """Garbage is not looked for while eleven thousand tests are collected: each worker does so, and there is none.
 
     Nor are they all looked through again and again afterwards: half a second each time, a third of what tests cost.
@@ -64,6 +65,7 @@ def pytest_collection() -> Generator[None, Any, Any]:
     """
     gc.disable()
     try:
+        import_in_turns(session.config)
         return (yield)
     finally:
         gc.freeze()
