@@ -58,8 +58,7 @@ def _write(path: Path, key: dict[str, str], figures: dict[str, Any]) -> None:
     rows = json.loads(path.read_text())["rows"] if path.exists() else []
     head = versions()
     rows = [row for row in rows if any(row[name] != value for name, value in key.items())]
-    # earlier rows count the first report, or `produce()`, whenever its message was taken
-    rows.append({**key, **figures, "since": "taken after it broke", "commit": head.pop("commit")[:7]})
+    rows.append({**key, **figures, "commit": head.pop("commit")[:7]})
     text = json.dumps({**head, "rows": rows}, indent=1).replace("Infinity", "null")
     path.write_text(text + "\n")
 
