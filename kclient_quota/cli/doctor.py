@@ -16,6 +16,7 @@ from kclient_quota.quota.entity import CLIENT_ID, USER, ClientQuotaEntity
 if TYPE_CHECKING:
     from kclient_quota.admin.quotas import QuotaAdmin
     from kclient_quota.operate.doctor import Finding
+    from kclient_quota.operate.top import Top
 
 TO_CHANGE = 3
 _NARROWEST = 40
@@ -93,10 +94,23 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _watched(options: argparse.Namespace, admin: "QuotaAdmin", user: str, client_id: str) -> "list[Finding]":
-    from kclient_quota.operate.doctor import watch  # noqa: PLC0415 - as above
+    from kclient_quota.operate.doctor import unwatched, watch  # noqa: PLC0415 - as above
     from kclient_quota.operate.top import Top  # noqa: PLC0415 - as above
 
     top = Top()
+    try:
+        _look(options, top, client_id)
+    except ClusterError as error:  # all else that was found is worth as much without it
+        return [unwatched(error)]
+    try:
+        quotas = admin.index_client_quotas(request_timeout=options.timeout).result()
+    except ClusterError:
+        quotas = None
+    rows = top.rows(unix_ms(), quotas=quotas)
+    return watch([row for row in rows if row.client == client_id and row.user in {user, ""}], options.live)
+
+
+def _look(options: argparse.Namespace, top: "Top", client_id: str) -> None:
     look, close = opened(options, top.take, lambda: False, whole=False)
     notice(f"watching {client_id} for {options.live:g} s")
     try:
@@ -105,12 +119,6 @@ def _watched(options: argparse.Namespace, admin: "QuotaAdmin", user: str, client
             look(options.live)  # the first look is for what counters count from
     finally:
         close()
-    try:
-        quotas = admin.index_client_quotas(request_timeout=options.timeout).result()
-    except ClusterError:
-        quotas = None
-    rows = top.rows(unix_ms(), quotas=quotas)
-    return watch([row for row in rows if row.client == client_id and row.user in {user, ""}], options.live)
 
 
 def _text(finding: "Finding") -> str:

@@ -139,16 +139,17 @@ def subscribed(
     from kclient_quota.clients.consumer import Consumer  # noqa: PLC0415 - as above
 
     # telemetry is switched off, or it would receive what it pushes about receiving
-    own = {"enable.metrics.push": False, "enable.partition.eof": True, "logger": _librdkafka_logger()}
+    errors = _Errors(logger := _librdkafka_logger())
+    own = {"enable.metrics.push": False, "enable.partition.eof": True, "logger": logger, "error_cb": errors.hear}
     consumer = Consumer({**configuration(options), **own, **conf})
     joined = threading.Event()
     try:
-        problem = _asked(consumer, options, stopped)
+        problem = _asked(consumer, options, stopped, errors)
         if problem is not None and problem.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
             warn(f"there is no topic {options.from_topic} yet; waiting for it")
             joined.set()
         elif new_at_end and not stopped():
-            _begin_new_at_end(consumer, options.from_topic, options.timeout)
+            _begin_new_at_end(consumer, options, stopped)
 
         def revoked(_consumer: "Consumer", partitions: "list[TopicPartition]") -> None:
             joined.clear()
@@ -167,32 +168,87 @@ def subscribed(
     return consumer, joined.is_set
 
 
-def _begin_new_at_end(consumer: "Consumer", topic: str, timeout_s: float) -> None:
+class _Errors:
+    """What librdkafka tells who polls: kept while no broker has answered, as the reason for it, and logged afterwards.
+
+    Args:
+        logger: of librdkafka's lines.
+
+    Attributes:
+        last: the last one, unless it says nothing of why.
+        is_answered: whether a broker has answered.
+    """
+
+    def __init__(self, logger: "Logger") -> None:
+        self._logger = logger
+        self.last: KafkaError | None = None
+        self.is_answered = False
+
+    def hear(self, error: "KafkaError") -> None:
+        if self.is_answered:
+            self._logger.error("%s", error.str())
+        elif error.name() != "_ALL_BROKERS_DOWN":
+            self.last = error
+
+
+def _begin_new_at_end(consumer: "Consumer", options: argparse.Namespace, stopped: "Callable[[], bool]") -> None:
     """Have a group that has read nothing of the topic begin at its end, and note that in the group.
 
     Whoever joins it finds the place, however little has come until then; and a partition without one is a new one, to
     be read from its beginning. It is noted before anybody joins: two who begin at once note the same.
+
+    Raises:
+        ClusterError: the group, or the topic, may not be read.
     """
     from kclient_quota.clients import KafkaError, KafkaException  # noqa: PLC0415 - as above
+    from kclient_quota.operate.topic_receiver import unreadable  # noqa: PLC0415 - as above
 
     try:
-        _note_ends_of_new(consumer, topic, timeout_s)
+        _note_ends_of_new(consumer, options.from_topic, options.timeout, stopped)
     except KafkaException as error:
+        if error.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            raise unreadable(error.args[0]) from error
         if error.args[0].code() != KafkaError.UNKNOWN_MEMBER_ID:  # the group has members, so it has begun
             warn(f"where the group has read to is not known, all that is there is read where it has not: {error}")
 
 
-def _note_ends_of_new(consumer: "Consumer", topic: str, timeout_s: float) -> None:
+def _note_ends_of_new(consumer: "Consumer", topic: str, timeout_s: float, stopped: "Callable[[], bool]") -> None:
     from kclient_quota.clients import OFFSET_END, KafkaException, TopicPartition  # noqa: PLC0415 - as above
 
     numbers = consumer.list_topics(topic, timeout_s).topics[topic].partitions
-    known = consumer.committed([TopicPartition(topic, number) for number in numbers], timeout_s)
+    known = _committed(consumer, [TopicPartition(topic, number) for number in numbers], timeout_s, stopped)
     for part in known:
         if part.error is not None:
             raise KafkaException(part.error)
-    if all(part.offset < 0 for part in known):
+    if known and all(part.offset < 0 for part in known):
         ends = consumer.offsets_for_times([TopicPartition(topic, number, OFFSET_END) for number in numbers], timeout_s)
         consumer.commit(offsets=ends, asynchronous=False)
+
+
+def _committed(
+    consumer: "Consumer", parts: "list[TopicPartition]", timeout_s: float, stopped: "Callable[[], bool]"
+) -> "list[TopicPartition]":
+    """Where the group has read to, in slices that Ctrl-C can end; nowhere then.
+
+    Raises:
+        ClusterError: the group may not be read: librdkafka tells that to who polls, and asks on.
+    """
+    from kclient_quota.clients import KafkaError, KafkaException  # noqa: PLC0415 - as above
+    from kclient_quota.operate.topic_receiver import unreadable  # noqa: PLC0415 - as above
+
+    end_ms = SYSTEM_CLOCK.now_ms() + round(timeout_s * 1000)
+    while not stopped():
+        left_ms = end_ms - SYSTEM_CLOCK.now_ms()
+        try:
+            return consumer.committed(parts, max(1, min(_SLICE_MS * 10, left_ms)) / 1000)
+        except KafkaException as error:
+            message = consumer.poll(0)
+            problem = message.error() if message is not None else None
+            if problem is not None and problem.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+                raise unreadable(problem) from error
+            if left_ms <= _SLICE_MS * 10 or error.args[0].code() != KafkaError._TIMED_OUT:  # noqa: SLF001 - its name
+                raise
+    return []
 
 
 def _librdkafka_logger() -> "Logger":
@@ -238,8 +294,16 @@ def check_topic(consumer: "Consumer", options: argparse.Namespace) -> None:
         )
 
 
-def _asked(consumer: "Consumer", options: argparse.Namespace, stopped: "Callable[[], bool]") -> "KafkaError | None":
+def _asked(
+    consumer: "Consumer", options: argparse.Namespace, stopped: "Callable[[], bool]", errors: _Errors
+) -> "KafkaError | None":
     """What the cluster says of the topic, in slices that Ctrl-C can end.
+
+    Args:
+        consumer: asks.
+        options: with `from_topic` and those of the cluster.
+        stopped: whether asking shall end early.
+        errors: are told to who polls.
 
     Raises:
         ClusterError: nothing within `--timeout`, or that it may not be read; other errors may pass.
@@ -252,12 +316,12 @@ def _asked(consumer: "Consumer", options: argparse.Namespace, stopped: "Callable
         try:
             metadata = consumer.list_topics(options.from_topic, max(1, min(_SLICE_MS * 10, left_ms)) / 1000)
         except KafkaException as error:
-            if left_ms <= _SLICE_MS * 10:
-                raise ClusterError(
-                    f"{options.bootstrap_server} did not answer within {options.timeout:g} s; check "
-                    "--bootstrap-server and, in --command-config, security.protocol"
-                ) from error
+            consumer.poll(0)
+            is_refused = errors.last is not None and errors.last.name() == "_AUTHENTICATION"
+            if is_refused or left_ms <= _SLICE_MS * 10:
+                raise _unanswered(options, errors.last, is_refused=is_refused) from error
         else:
+            errors.is_answered = True
             problem: KafkaError | None = metadata.topics[options.from_topic].error
             if problem is not None and problem.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 why = (
@@ -266,6 +330,16 @@ def _asked(consumer: "Consumer", options: argparse.Namespace, stopped: "Callable
                 raise ClusterError(why, error_code=problem.code())
             return problem
     return None
+
+
+def _unanswered(options: argparse.Namespace, reason: "KafkaError | None", *, is_refused: bool) -> ClusterError:
+    servers, why = configuration(options)["bootstrap.servers"], "" if reason is None else f": {reason.str()}"
+    if is_refused:
+        return ClusterError(f"{servers} refused the credentials{why}; check those in --command-config")
+    return ClusterError(
+        f"{servers} did not answer within {options.timeout:g} s{why}; check --bootstrap-server and, in "
+        "--command-config, security.protocol"
+    )
 
 
 def _samples(push: "ReceivedPush") -> "Iterator[Sample]":

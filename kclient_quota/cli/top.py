@@ -179,6 +179,7 @@ class _Quotas:
             self._asked_ms = now_ms
             try:
                 self.index = self._admin.index_client_quotas(request_timeout=self._timeout_s).result()
+                self.problem = ""
             except ClusterError as error:
                 self.problem = f"limits are not known: {error}"
 

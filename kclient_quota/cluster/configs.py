@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 
 QUOTA_WINDOW_NUM = "quota.window.num"
 QUOTA_WINDOW_SIZE_SECONDS = "quota.window.size.seconds"
+_DENIED = {
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "cluster",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "topic",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "group",
+}
 
 
 class ResourceType(IntEnum):
@@ -198,4 +203,8 @@ def _refusal(verb: str, resource_type: int, name: str, result: Any) -> ClusterEr
     known = resource_type in set(ResourceType)
     kind = ResourceType(resource_type).name.lower().replace("_", "-") if known else f"resource of type {resource_type}"
     said = f"{error_name(result.error_code)} {result.error_message or ''}".strip()
-    return ClusterError(f"{kind} {name!r} was not {verb}: {said}", error_code=result.error_code)
+    where = _DENIED.get(result.error_code)
+    remedy = f"; {'ALTER' if verb == 'altered' else 'DESCRIBE'}_CONFIGS on the {where} is needed" if where else ""
+    if remedy:
+        said = said.rstrip(".")
+    return ClusterError(f"{kind} {name!r} was not {verb}: {said}{remedy}", error_code=result.error_code)

@@ -267,6 +267,16 @@ def watch(rows: list[Row], seconds: float) -> list[Finding]:
     return [_live(row) for row in rows]
 
 
+def unwatched(error: Exception) -> Finding:
+    """What is pushed was not to be seen.
+
+    Args:
+        error: why.
+    """
+    said = f"what the client pushes was not seen: {error}"
+    return Finding(CHANGE, "live", said, "give --from-topic or --prometheus what this principal may read")
+
+
 def _live(row: Row) -> Finding:
     used = "" if row.use is None else f", {row.use:.0%} of the {number(row.limit or 0.0)} B/s of {row.quota}"
     waits = f"calls wait {row.wait_ratio:.0%} of the time"

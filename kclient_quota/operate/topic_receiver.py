@@ -43,6 +43,11 @@ _HAND_OVER_MS = 3_000
 _GIVE_UP_MS = 60_000
 """Who has got nothing for so long is not in its group, or the end that it was told of is not to come."""
 _AGAIN_MS = 60_000
+_MISSING: Final = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "; READ on the topic is needed",
+    KafkaError.GROUP_AUTHORIZATION_FAILED: "; READ on the group is needed, which is receive's --group, and for top and "
+    "doctor begins with kclient-quota-watch-",
+}
 
 
 @dataclass(slots=True)
@@ -75,6 +80,12 @@ class Received:
     records: int = 0
     pushes: int = 0
     unreadable: int = 0
+
+
+def unreadable(error: KafkaError) -> ClusterError:
+    """That the topic cannot be read, with the right that is missing for it, if it is one."""
+    said = f"{error.str().rstrip('.')}{_MISSING.get(error.code(), '')}"
+    return ClusterError(f"the topic cannot be read: {said}", error_code=error.code())
 
 
 def push_of_record(value: bytes, received_unix_ms: int) -> ReceivedPush:
@@ -252,9 +263,10 @@ class TopicReceiver:
             if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - its name
                 self._ended.add((message.topic(), message.partition()))
                 return False
-            if error.fatal():
-                raise ClusterError(f"the topic cannot be read: {error}", error_code=error.code())
-            logger.warning("receiving client telemetry: %s", error)
+            # librdkafka asks again and again; who has read before may be given back the right to
+            if error.fatal() or (error.code() in _MISSING and not self.received.records):
+                raise unreadable(error)
+            logger.warning("receiving client telemetry: %s%s", error, _MISSING.get(error.code(), ""))
             return False
         topic, partition, offset = where = message.topic(), message.partition(), message.offset()
         if offset < self._positions.get((topic, partition), 0):  # a topic that was made anew has no offsets of before

@@ -209,6 +209,10 @@ def test_what_a_running_client_pushes_is_held_against_its_quota(cluster, capsys)
             assert main([*words, *live]) in {0, 3}
         (found,) = [each for each in json.loads(capsys.readouterr().out) if each["topic"] == "live"]
         assert "of the 20000 B/s of {client-id=slow}" in found["said"]
+    assert main([*words, *live]) == 3  # the page is gone; all else is told
+    found = {each["topic"]: each["said"] for each in json.loads(capsys.readouterr().out)}
+    assert found["cluster"]
+    assert "was not seen: --prometheus http://127.0.0.1:" in found["live"]
     assert main([*words, "--live", "1"]) == 2
     assert "--from-topic NAME or --prometheus URL" in capsys.readouterr().err
 

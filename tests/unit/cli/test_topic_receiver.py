@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 from kclient_telemetry.receiver.otlp_export import OtlpExporter
 from kclient_telemetry.receiver.queued import QueuedSink
 
@@ -279,7 +279,7 @@ class Group:
         self.is_closed = False
 
     def list_topics(self, topic: str, _timeout_s: float) -> Any:
-        return SimpleNamespace(topics={topic: SimpleNamespace(error=self.problem)})
+        return SimpleNamespace(topics={topic: SimpleNamespace(error=self.problem, partitions=[0])})
 
     def subscribe(self, topics: list[str], **callbacks: Any) -> None:
         assert topics == ["t"]
@@ -295,7 +295,7 @@ class Group:
 @pytest.fixture
 def options(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr("kclient_quota.clients.consumer.Consumer", Group)
-    monkeypatch.setattr(telemetry_sources, "configuration", lambda _options: {})
+    monkeypatch.setattr(telemetry_sources, "configuration", lambda _options: {"bootstrap.servers": "host:1"})
     return SimpleNamespace(from_topic="t", timeout=1.0)
 
 
@@ -584,6 +584,106 @@ def test_a_topic_that_may_not_be_read_is_said_at_once(options: Any, monkeypatch:
     with pytest.raises(ClusterError, match=r"t cannot be read: .*uthoriz") as caught:
         telemetry_sources.subscribed(options, {}, lambda: False)
     assert caught.value.error_code == KafkaError.TOPIC_AUTHORIZATION_FAILED
+
+
+NO_GROUP, NO_TOPIC = KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.TOPIC_AUTHORIZATION_FAILED
+
+
+@pytest.mark.parametrize(("code", "right"), [(NO_GROUP, "READ on the group"), (NO_TOPIC, "READ on the topic")])
+@pytest.mark.parametrize("reads", [False, True])
+def test_what_may_not_be_read_ends_who_has_read_nothing_and_the_right_is_named(
+    caplog: pytest.LogCaptureFixture, code: int, right: str, reads: bool
+) -> None:
+    clock = ManualClock(0)
+    consumer: Any = Script(clock, joins_ms=0, first_ms=0, records=int(reads), tells_end=False)
+    told = [message(0, KafkaError(code))]
+    poll = consumer.poll
+    consumer.poll = lambda timeout_s: poll(timeout_s) or (told and told.pop()) or None
+    receiver = TopicReceiver(consumer, [Sink(lambda _: None, lambda: (0, 0))], clock)
+    if reads:
+        receiver.run(lambda: clock.now_ms() > IDLE_MS)
+        assert right in caplog.text
+    else:
+        with pytest.raises(ClusterError, match=right) as caught:
+            receiver.run(lambda: clock.now_ms() > IDLE_MS)
+        assert caught.value.error_code == code
+
+
+class Silent(Group):
+    """Its coordinator says nothing; who polls is told why, if there is a reason."""
+
+    polled: KafkaError | None = None
+    told: tuple[int, ...] = ()
+
+    def __init__(self, conf: dict[str, Any]) -> None:
+        super().__init__(conf)
+        self.conf, self.clock, self.errors = conf, ManualClock(0), list(self.told)
+
+    def poll(self, _timeout_s: float) -> Any:
+        while self.errors:
+            self.conf["error_cb"](KafkaError(self.errors.pop(0)))
+        return None if self.polled is None else message(0, self.polled)
+
+    def committed(self, _parts: Any, timeout_s: float) -> Any:
+        self.clock.sleep_ms(round(timeout_s * 1000))
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+
+@pytest.fixture
+def silent(options: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    made: list[Silent] = []
+
+    def make(conf: dict[str, Any]) -> Silent:
+        made.append(Silent(conf))
+        monkeypatch.setattr(telemetry_sources, "SYSTEM_CLOCK", made[0].clock)
+        return made[0]
+
+    monkeypatch.setattr("kclient_quota.clients.consumer.Consumer", make)
+    options.timeout = 30.0
+    return made
+
+
+def test_a_group_that_may_not_be_read_is_said_before_its_place_has_been_waited_for(
+    options: Any, silent: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Silent, "polled", KafkaError(NO_GROUP))
+    with pytest.raises(ClusterError, match="READ on the group"):
+        telemetry_sources.subscribed(options, {}, lambda: False, new_at_end=True)
+    assert (silent[0].is_closed, silent[0].clock.now_ms()) == (True, 1_000)
+
+
+def test_who_waits_for_the_groups_place_hears_ctrl_c_within_a_second(options: Any, silent: Any) -> None:
+    telemetry_sources.subscribed(options, {}, lambda: bool(silent) and silent[0].clock.now_ms() > 500, new_at_end=True)
+    assert silent[0].clock.now_ms() == 1_000
+
+
+def test_a_group_that_says_nothing_of_its_place_is_read_all_the_same(
+    options: Any, silent: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    telemetry_sources.subscribed(options, {}, lambda: False, new_at_end=True)
+    assert silent[0].clock.now_ms() == 30_000
+    assert "where the group has read to is not known" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("told", "said", "after_ms"),
+    [
+        ((KafkaError._AUTHENTICATION, KafkaError._ALL_BROKERS_DOWN), "refused the credentials: .*uthent", 1_000),
+        ((KafkaError._SSL, KafkaError._ALL_BROKERS_DOWN), "did not answer within 30 s: .*SSL", 30_000),
+    ],
+)
+def test_why_no_broker_answers_is_said_and_refused_credentials_at_once(
+    options: Any, silent: Any, monkeypatch: pytest.MonkeyPatch, told: Any, said: str, after_ms: int
+) -> None:
+    def unanswered(self: Silent, _topic: str, timeout_s: float) -> Any:
+        self.clock.sleep_ms(round(timeout_s * 1000))
+        raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+
+    monkeypatch.setattr(Silent, "told", told)
+    monkeypatch.setattr(Silent, "list_topics", unanswered)
+    with pytest.raises(ClusterError, match=f"host:1 {said}"):
+        telemetry_sources.subscribed(options, {}, lambda: False)
+    assert silent[0].clock.now_ms() == after_ms
 
 
 def test_a_leader_to_be_elected_is_waited_for(options: Any, monkeypatch: pytest.MonkeyPatch) -> None:
