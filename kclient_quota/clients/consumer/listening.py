@@ -5,7 +5,6 @@ and what is raised there is kept until that poll ends, if ever. So our callbacks
 Python, and what they have noted is heard by the poll that served them, in slices of a fifth of a second at most.
 """
 
-import json
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -16,6 +15,7 @@ from kclient_quota.clients.calls import refused_callbacks
 from kclient_quota.clients.consumer.core import ConsumerCore
 from kclient_quota.clients.consumer.told_statistics import ToldAsOne
 from kclient_quota.clients.interceptor import ConsumerInterceptors
+from kclient_quota.clients.librdkafka.statistics import decoded
 from kclient_quota.clients.librdkafka.statistics_schedule import schedule
 from kclient_quota.clients.throttle_log import ThrottleLog
 from kclient_quota.clock import Clock
@@ -135,7 +135,7 @@ class Listener:
         if self.is_split:
             self.core.heartbeat.on_poll(now_ms)
         else:
-            self.told = json.loads(text)
+            self.told = decoded(text)
             self.core.on_statistics(self.told, now_ms)
         self._log.on_time(now_ms)
         self.tell()
@@ -143,7 +143,7 @@ class Listener:
             self.telemetry.on_event(lambda: self._told_as_one.counted(text) if self.is_split else self.told)
 
     def _on_fetcher(self, text: str) -> None:
-        self._told_as_one.fetcher = self.told = json.loads(text)
+        self._told_as_one.fetcher = self.told = decoded(text)
         self.core.on_statistics(self.told, self.clock.now_ms())
         self.tell()
 

@@ -6,7 +6,9 @@ partitions, and what has come. Whoever watches `consumer_lag` must not see it st
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any, Final, cast
+from typing import Any, Final
+
+from kclient_quota.clients.librdkafka.statistics import decoded
 
 COUNTED: Final = ("tx", "tx_bytes", "rx", "rx_bytes", "rxmsgs", "rxmsg_bytes")
 """Totals of a client."""
@@ -28,13 +30,13 @@ class ToldAsOne:
 
     def tell(self, call: Callable[[str], Any], text: str) -> None:
         """Call the application with an event of the consumer's own client, and what the other one knows better."""
-        call(text if self.fetcher is None else json.dumps(as_of_one(json.loads(text), self.fetcher, self._end)))
+        call(text if self.fetcher is None else json.dumps(as_of_one(decoded(text), self.fetcher, self._end)))
 
     def counted(self, text: str) -> Mapping[str, Any]:
         """The same, decoded, for who adds up what connections have sent and received: those of either client count."""
-        member = json.loads(text)
+        member = decoded(text)
         if self.fetcher is None:
-            return cast("Mapping[str, Any]", member)
+            return member
         client = self.fetcher.get("name", "")
         others = {f"{client} {name}": broker for name, broker in self.fetcher.get("brokers", {}).items()}
         brokers = {name: {**broker, "name": name} for name, broker in others.items()}

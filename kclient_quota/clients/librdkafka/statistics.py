@@ -5,11 +5,36 @@ every event; `rx` counts every response, so that zeros can be added back (Java's
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 _COUNTERS = ("tx", "txbytes", "txretries", "rx", "rxbytes", "req_timeouts", "disconnects")
+
+
+_AFTER_NAMES: Final = '", "type": "'
+
+
+def decoded(text: str, loads: Callable[[str], Any] = json.loads) -> dict[str, Any]:
+    """One event.
+
+    librdkafka writes the names of its client as they are, and first of all: where a `client.id` has a quote, a
+    backslash or a tab in it, it is no JSON.
+
+    Args:
+        text: what librdkafka hands to `stats_cb`.
+        loads: kept here, since a destructor may hear of statistics when modules are gone.
+
+    Raises:
+        ValueError: it is none, for another reason.
+    """
+    try:
+        found: dict[str, Any] = loads(text)
+    except ValueError:
+        names, after, rest = text.partition(_AFTER_NAMES)
+        name, _, client_id = names.removeprefix('{ "name": "').partition('", "client_id": "')
+        found = {"name": name, "client_id": client_id, **loads("{" + after[3:] + rest)}
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +96,7 @@ class StatisticsReader:
             one entry per broker connection that is known by id, the coordinator's included; bootstrap entries that
             have not been identified yet are left out until they are, with their counts.
         """
-        return self.differences(json.loads(text))
+        return self.differences(decoded(text))
 
     def differences(self, statistics: Mapping[str, Any]) -> list[BrokerDelta]:
         """As `read`, of an event that is decoded already."""

@@ -3,7 +3,6 @@
 Events come in whichever thread serves librdkafka. The core belongs to the sender: it is told through the outbox.
 """
 
-import json
 import logging
 import threading
 from collections import deque
@@ -14,7 +13,7 @@ from typing import Any
 from confluent_kafka import KafkaError
 
 from kclient_quota.clients.calls import briefly, inside
-from kclient_quota.clients.librdkafka.statistics import BrokerDelta, StatisticsReader
+from kclient_quota.clients.librdkafka.statistics import BrokerDelta, StatisticsReader, decoded
 from kclient_quota.clients.limits import Limit
 from kclient_quota.clients.producer.core import ProducerCore
 from kclient_quota.clients.producer.outbox import RECORD_BYTES, Outbox
@@ -81,7 +80,7 @@ class Hearing:
         """One statistics event."""
         now_ms = self._clock.now_ms()
         with briefly(self._lock):
-            statistics = json.loads(text)
+            statistics = decoded(text)
             deltas = self._reader.differences(statistics)
             messages, message_bytes = self._reader.messages(statistics)
             for delta in deltas:

@@ -9,7 +9,7 @@ import atexit
 import logging
 import threading
 import weakref
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from kclient_telemetry.kind import MetricKind
 
@@ -65,7 +65,6 @@ class ClientTelemetry:
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         # what only a client that pushes needs is loaded by it, not by everybody who imports a client
-        import json  # noqa: PLC0415
         import random  # noqa: PLC0415
 
         from kclient_telemetry.client.collector import Collector  # noqa: PLC0415
@@ -73,10 +72,11 @@ class ClientTelemetry:
         from kclient_telemetry.client.runner import TelemetryRunner  # noqa: PLC0415
         from kclient_telemetry.naming import resource_labels  # noqa: PLC0415
 
+        from kclient_quota.clients.librdkafka.statistics import decoded  # noqa: PLC0415
         from kclient_quota.clients.telemetry.required_metrics import RequiredMetrics  # noqa: PLC0415
         from kclient_quota.clients.telemetry.transport import BrokerTransport  # noqa: PLC0415
 
-        self._loads = json.loads  # a destructor may flush, and so hear of statistics, when modules are gone
+        self._decoded = decoded  # a destructor may flush, and so hear of statistics, when modules are gone
         self._clock = clock
         self._lock = threading.RLock()
         self._required = RequiredMetrics(kind, client_id_of(conf))
@@ -107,7 +107,7 @@ class ClientTelemetry:
 
     def on_statistics(self, text: str) -> None:
         """Take a statistics event; cheap while nobody has subscribed."""
-        self.on_event(lambda: cast("Mapping[str, Any]", self._loads(text)))
+        self.on_event(lambda: self._decoded(text))
 
     def on_event(self, decode: Callable[[], Mapping[str, Any]]) -> None:
         """The same of one that may have been decoded already."""

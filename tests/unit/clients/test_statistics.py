@@ -1,7 +1,9 @@
 import json
 from typing import Any
 
-from kclient_quota.clients.librdkafka.statistics import BrokerDelta, StatisticsReader
+import pytest
+
+from kclient_quota.clients.librdkafka.statistics import BrokerDelta, StatisticsReader, decoded
 
 
 def event(*brokers: dict[str, Any]) -> str:
@@ -89,3 +91,16 @@ def test_messages_are_told_of_once() -> None:
     reader = StatisticsReader()
     events = ({"txmsgs": 3, "txmsg_bytes": 300}, {"txmsgs": 3, "txmsg_bytes": 300}, {"txmsgs": 5, "txmsg_bytes": 310})
     assert [reader.messages(event) for event in events] == [(3, 300), (0, 0), (2, 10)]
+
+
+@pytest.mark.parametrize("client_id", ['shop "eu"', "a\\q", "a\tb\n", "\x1b[31m", 'a", "b', "plain", "注文"])
+def test_names_that_librdkafka_does_not_escape_are_read_all_the_same(client_id: str) -> None:
+    head = f'{{ "name": "{client_id}#producer-1", "client_id": "{client_id}", "type": "producer", "ts":5016483227792, '
+    told = decoded(head + '"brokers":{ "h:1/1": {"name":"h:1/1"} } }')
+    assert (told["name"], told["client_id"]) == (f"{client_id}#producer-1", client_id)
+    assert (told["type"], told["ts"], list(told["brokers"])) == ("producer", 5016483227792, ["h:1/1"])
+
+
+def test_what_is_no_event_at_all_is_refused() -> None:
+    with pytest.raises(ValueError, match="Expecting"):
+        decoded("nothing")
