@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from kclient_quota.cli.printing import columns, notice
 from kclient_quota.cli.quantities import seconds
 from kclient_quota.cli.quota_options import add_cluster_options, configuration
-from kclient_quota.cli.telemetry_sources import add_source_arguments, opened, unix_ms
+from kclient_quota.cli.telemetry_sources import add_source_arguments, opened
+from kclient_quota.clock import unix_ms
 from kclient_quota.config import split, user_of
 from kclient_quota.errors import ClusterError, ConfigError
 from kclient_quota.quota.entity import CLIENT_ID, USER, ClientQuotaEntity

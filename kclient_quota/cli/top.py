@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from kclient_quota.cli.printing import warn
 from kclient_quota.cli.quantities import count, seconds
 from kclient_quota.cli.quota_options import add_cluster_options, configuration
-from kclient_quota.cli.telemetry_sources import add_source_arguments, opened, unix_ms
-from kclient_quota.clock import SYSTEM_CLOCK
+from kclient_quota.cli.telemetry_sources import add_source_arguments, opened
+from kclient_quota.clock import SYSTEM_CLOCK, unix_ms
 from kclient_quota.errors import ClusterError
 
 if TYPE_CHECKING:

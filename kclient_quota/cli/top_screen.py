@@ -10,7 +10,7 @@ from textual.binding import BindingType
 from textual.widgets import DataTable, Footer, Input, Static
 from textual.worker import get_current_worker
 
-from kclient_quota.cli.telemetry_sources import unix_ms
+from kclient_quota.clock import unix_ms
 from kclient_quota.errors import KclientQuotaError
 from kclient_quota.operate.top import COLUMNS, SORTS, Row, cells, details
 

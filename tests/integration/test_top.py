@@ -17,10 +17,11 @@ from kclient_quota import Producer
 from kclient_quota.admin.effective import EffectiveQuotas
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.cli.main import main
-from kclient_quota.cli.telemetry_sources import _samples, opened, unix_ms
+from kclient_quota.cli.telemetry_sources import _samples, opened
 from kclient_quota.cli.top import _print, _screen, _summary, _Trouble
 from kclient_quota.cli.top_screen import TopScreen
 from kclient_quota.clients.telemetry.topic import TopicWriter
+from kclient_quota.clock import unix_ms
 from kclient_quota.errors import ClusterError, ConfigError
 from kclient_quota.operate.top import Sample, Top, details, summary, table
 from kclient_quota.operate.topic_receiver import push_of_record
