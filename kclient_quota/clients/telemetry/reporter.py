@@ -168,6 +168,11 @@ class ClientTelemetry:
         self._runner.close(CLOSE_MS if timeout_ms is None else timeout_ms)
         _running.discard(self)
 
+    @property
+    def is_running(self) -> bool:
+        """Whether its thread has not ended."""
+        return self._runner.is_running
+
     def abandon(self) -> None:
         """As `close`, but waits for nothing: for a destructor."""
         self._runner.abandon(ABANDON_MS)
@@ -223,9 +228,17 @@ def new_telemetry(
 
 @atexit.register
 def _say_good_bye() -> None:
-    """Let clients that nobody has closed push a last time before the process ends, all of them at once."""
-    running = list(_running)
-    for telemetry in running:
+    """Let clients that nobody has closed push a last time before the process ends, all of them at once.
+
+    They are waited for as long as one ends within each second: where brokers are silent, many clients take as long as
+    one.
+    """
+    left = list(_running)
+    for telemetry in left:
         telemetry.abandon()
-    for telemetry in running:
-        telemetry.close()
+    while left:
+        left[0].close()
+        still = [telemetry for telemetry in left if telemetry.is_running]
+        if len(still) == len(left):
+            return
+        left = still

@@ -16,6 +16,8 @@ It follows Apache Kafka 4.3.1's ClientTelemetryReporter, and recovers where that
 * After a refused push the next one waits at least a whole interval, since shipped brokers throttle an earlier one.
 * A GetTelemetrySubscriptions answered with an error that asks for an immediate repetition is not repeated in a loop.
 * The `throttle_time_ms` of a response is honoured.
+* A terminating push whose broker has gone since the push before is sent once more, which goes to another one; Kafka's
+  client gives up what has come since then.
 * On close, an answer still under way is waited for (within the deadline) before the terminating push is built, so that
   nothing is pushed twice; a subscription that arrives by then is used.
 """
@@ -100,6 +102,7 @@ class TelemetryReporter:
         self._subscription_refused = False
         self._due_ms: int | None = None
         self._close_deadline_ms: int | None = None
+        self._is_last_try = False
         self._flight: _Flight | None = None
         self._last_request_id = 0
         self._retry = Retry()
@@ -204,7 +207,11 @@ class TelemetryReporter:
         if self._state is State.TERMINATING_PUSH_NEEDED:
             self._finish_unless_pushable()
         elif self._state is State.TERMINATING_PUSH_IN_PROGRESS:
-            self._terminate()
+            if retriable and not self._is_last_try:
+                self._is_last_try = True
+                self._move(State.TERMINATING_PUSH_NEEDED)
+            else:
+                self._terminate()
         else:
             self._move(State.SUBSCRIPTION_NEEDED)
             delay_ms = (

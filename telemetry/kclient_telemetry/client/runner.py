@@ -134,6 +134,11 @@ class TelemetryRunner:
         self._transport.close()
         return not self._thread.is_alive()
 
+    @property
+    def is_running(self) -> bool:
+        """Whether its thread has not ended."""
+        return self._thread.is_alive()
+
     def abandon(self, timeout_ms: int) -> None:
         """As `close`, but waits for nothing; may be called by a destructor."""
         if self._close_deadline_ms is None:

@@ -30,7 +30,7 @@ VALID_NEXT_STATES: Mapping[State, frozenset[State]] = MappingProxyType(
             {State.PUSH_NEEDED, State.SUBSCRIPTION_NEEDED, State.TERMINATING_PUSH_NEEDED, State.TERMINATED}
         ),
         State.TERMINATING_PUSH_NEEDED: frozenset({State.TERMINATING_PUSH_IN_PROGRESS, State.TERMINATED}),
-        State.TERMINATING_PUSH_IN_PROGRESS: frozenset({State.TERMINATED}),
+        State.TERMINATING_PUSH_IN_PROGRESS: frozenset({State.TERMINATING_PUSH_NEEDED, State.TERMINATED}),
         State.TERMINATED: frozenset(),
     }
 )

@@ -4,6 +4,7 @@ import sys
 
 import pytest
 
+from kclient_quota.clients.telemetry import reporter
 from kclient_quota.clients.telemetry.reporter import ClientTelemetry
 
 
@@ -14,3 +15,31 @@ def test_statistics_need_no_module_that_is_not_there_any_more(monkeypatch: pytes
         ending.delitem(sys.modules, "json")
         ending.setattr(sys, "meta_path", None)
         told.on_statistics("{}")
+
+
+class Closing:
+    """One of several clients at the end of a process; so many of them end while one is waited for."""
+
+    def __init__(self, all_of_them: list["Closing"], ends_at_once: int) -> None:
+        self.all_of_them, self.ends_at_once = all_of_them, ends_at_once
+        self.is_running, self.is_abandoned, self.closed = True, False, 0
+
+    def abandon(self) -> None:
+        self.is_abandoned = True
+
+    def close(self) -> None:
+        self.closed += 1
+        for each in [each for each in self.all_of_them if each.is_running][: self.ends_at_once]:
+            each.is_running = False
+
+
+@pytest.mark.parametrize(("ends_at_once", "waits"), [(0, 1), (1, 40), (8, 5), (40, 1)])
+def test_many_clients_are_waited_for_as_long_as_some_of_them_end(
+    monkeypatch: pytest.MonkeyPatch, ends_at_once: int, waits: int
+) -> None:
+    clients: list[Closing] = []
+    clients += [Closing(clients, ends_at_once) for _ in range(40)]
+    monkeypatch.setattr(reporter, "_running", clients)
+    reporter._say_good_bye()
+    assert all(each.is_abandoned for each in clients)
+    assert sum(each.closed for each in clients) == waits

@@ -19,7 +19,7 @@ def test_the_brokers_throttle_time_is_honoured():
     assert bench.wait() == 70_000
 
 
-@pytest.mark.parametrize("outcome", ["answered", "refused", "failed", "lost"])
+@pytest.mark.parametrize("outcome", ["answered", "refused", "failed", "refused for good", "lost"])
 def test_closing_makes_one_last_push(outcome):
     bench = Bench().ready()
     bench.reporter.close(bench.now, bench.now + 100)
@@ -32,6 +32,11 @@ def test_closing_makes_one_last_push(outcome):
         assert bench.wait() == 100
     elif outcome == "failed":
         bench.reporter.request_failed(action.request_id, bench.now)
+        again = bench.push(code=None)  # to another broker: this one may have gone long ago
+        assert (again.request, again.deadline_ms) == (action.request, action.deadline_ms)
+        bench.reporter.request_failed(again.request_id, bench.now)
+    elif outcome == "refused for good":
+        bench.reporter.request_failed(action.request_id, bench.now, retriable=False)
     else:
         code = ErrorCode.NONE if outcome == "answered" else ErrorCode.INVALID_REQUEST
         bench.reporter.push_answered(action.request_id, PushTelemetryResponse(error_code=code), bench.now)
