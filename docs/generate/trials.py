@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from statistics import fmean
 from typing import Any
 
 from docs.generate.page import ROOT, cell, head
@@ -45,7 +46,8 @@ def _faults(found: dict[str, Any]) -> Iterator[str]:
         "",
         "Ours / plain confluent-kafka with the same settings, at the same time, each with a quota of its own. *Goes on*: seconds from the",
         "mend to the first delivery of what was taken after it broke, or to the next message or transaction; -: not within six seconds, or everything had been",
-        f"read by then. Where messages come twice without idempotence is chance, of what was under way: all together counts. {_made_by(found)}.",
+        "read by then. Where messages come twice without idempotence is chance, of what was under way: all together counts.",
+        f"Transactions behind half open connections: the mean of three. {_made_by(found)}.",
         "",
     )
     for broker in sorted({row["broker"] for row in found["rows"]}):
@@ -90,10 +92,18 @@ def _told(told: dict[str, float]) -> str:
 
 
 def _pair(both: dict[str, dict[str, Any]], name: str) -> str:
-    values = [both[client][name] if client in both else None for client in ("ours", "plain")]
+    values = [_of(both, kind, name) for kind in ("ours", "plain")]
     return " / ".join(
         "-" if value is None else f"{value:,.1f}" if isinstance(value, float) else f"{value:,}" for value in values
     )
+
+
+def _of(both: dict[str, dict[str, Any]], kind: str, name: str) -> float | None:
+    """The most of what is counted, the mean of what is timed: where chance decides there are three of a kind."""
+    found = [row[name] for client, row in both.items() if client.partition("-")[0] == kind]
+    if not found or None in found:
+        return None
+    return fmean(found) if isinstance(found[0], float) else max(found)
 
 
 def _fuzz(found: dict[str, Any]) -> Iterator[str]:
