@@ -5,7 +5,7 @@ import weakref
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, cast, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, cast, overload
 
 import confluent_kafka
 from confluent_kafka import KafkaException, Message, TopicPartition
@@ -39,6 +39,8 @@ from kclient_quota.pacing.fetching.fetch_sizes import with_sizes
 from kclient_quota.quota.entity import CONSUMER_BYTE_RATE
 
 RebalanceCallback = Callable[[Any, list[TopicPartition]], Any]
+CLOSED: Final = "Consumer closed"
+"""What confluent_kafka says of every call of a consumer that is."""
 LEFT_OUT: Any = ...
 """In place of an argument: confluent_kafka takes no None for a callback."""
 
@@ -47,7 +49,7 @@ class PacedConsumer(Storing, TelemetryMethods):
     """All of `Consumer` but its place in line with the classes that tracing agents put in confluent_kafka's place."""
 
     # What a subclass finds that has not called __init__: confluent_kafka says then that it is closed.
-    _kq_core = cast("ConsumerCore", NotMade(RuntimeError, "Consumer closed"))
+    _kq_core = cast("ConsumerCore", NotMade(RuntimeError, CLOSED))
     _kq_metrics = cast("partial[dict[MetricName, float]]", _kq_core)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -285,15 +287,27 @@ class PacedConsumer(Storing, TelemetryMethods):
         self._kq_stop_telemetry()
         self._kq_stop_poll_watch()
         self._kq_stop_watch()
-        self._kq_end_storing()
-        interruptible(super().close)
-        if self._kq_fetcher is not None:
-            self._kq_fetcher.close()
-        self._kq_is_open = False
-        self._kq_core.leave()
-        self._kq_credit = 0.0
-        self._kq_held.drop()
-        self._kq_interceptors.close()
+        try:
+            self._kq_end_storing()
+            self._kq_serve_before_close()
+        except RuntimeError as error:
+            if str(error) != CLOSED:  # by another thread, meanwhile
+                raise
+        finally:
+            self._kq_close()
+
+    def _kq_close(self) -> None:
+        """Whatever a callback raises meanwhile, confluent_kafka's part is closed then, and so is ours."""
+        try:
+            interruptible(super().close)
+        finally:
+            if self._kq_fetcher is not None:
+                self._kq_fetcher.close()
+            self._kq_is_open = False
+            self._kq_core.leave()
+            self._kq_credit = 0.0
+            self._kq_held.drop()
+            self._kq_interceptors.close()
 
     def __exit__(
         self,

@@ -127,6 +127,16 @@ class Receiving(Recovering):
                 self._kq_paused_by_us = mine
             self._kq_hear()
 
+    def _kq_serve_before_close(self) -> None:
+        """Serve a rebalance that came after the last poll, so that librdkafka's close finds none.
+
+        It says at once that it leaves the group then, and calls back for the rebalance meanwhile. If the broker's
+        answer comes in the very moment in which the callback ends, nobody answers the callback's `assign()` any more:
+        the process waits for ever, with Python's lock held (librdkafka's issue 4884).
+        """
+        if not self._kq_listener.in_callback:
+            self._kq_take(1, 0.0)
+
     def _kq_poll(self, timeout: float) -> Message | None:
         timeout = seconds(timeout)
         if not self._kq_is_open or not _is_sane(1, timeout):
