@@ -173,6 +173,11 @@ class ClientTelemetry:
         """Whether its thread has not ended."""
         return self._runner.is_running
 
+    @property
+    def is_awaited(self) -> bool:
+        """Whether it may have something to push still: where no broker has told it an id, `close` waits for nothing."""
+        return self.is_running and self._runner.client_instance_id(0) is not None
+
     def abandon(self) -> None:
         """As `close`, but waits for nothing: for a destructor."""
         self._runner.abandon(ABANDON_MS)
@@ -231,14 +236,13 @@ def _say_good_bye() -> None:
     """Let clients that nobody has closed push a last time before the process ends, all of them at once.
 
     They are waited for as long as one ends within each second: where brokers are silent, many clients take as long as
-    one.
+    one. A forked child has those of its parent, too, without their threads: to close them would shut the parent's
+    connections down.
     """
-    left = list(_running)
+    left = [telemetry for telemetry in _running if telemetry.is_running]
     for telemetry in left:
         telemetry.abandon()
-    while left:
+    while left := [telemetry for telemetry in left if telemetry.is_awaited]:
         left[0].close()
-        still = [telemetry for telemetry in left if telemetry.is_running]
-        if len(still) == len(left):
+        if all(telemetry.is_awaited for telemetry in left):
             return
-        left = still
