@@ -31,7 +31,7 @@ def decoded(text: str, loads: Callable[[str], Any] = json.loads) -> dict[str, An
     try:
         found: dict[str, Any] = loads(text)
     except ValueError:
-        names, after, rest = text.partition(_AFTER_NAMES)
+        names, after, rest = text.rpartition(_AFTER_NAMES)  # the last: a `client.id` may have it in it, too
         name, _, client_id = names.removeprefix('{ "name": "').partition('", "client_id": "')
         found = {"name": name, "client_id": client_id, **loads("{" + after[3:] + rest)}
     return found

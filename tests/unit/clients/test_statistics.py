@@ -93,7 +93,9 @@ def test_messages_are_told_of_once() -> None:
     assert [reader.messages(event) for event in events] == [(3, 300), (0, 0), (2, 10)]
 
 
-@pytest.mark.parametrize("client_id", ['shop "eu"', "a\\q", "a\tb\n", "\x1b[31m", 'a", "b', "plain", "注文"])
+@pytest.mark.parametrize(
+    "client_id", ['shop "eu"', "a\\q", "a\tb\n", "\x1b[31m", 'a", "b', "plain", "注文", 'a\\q", "type": "b']
+)
 def test_names_that_librdkafka_does_not_escape_are_read_all_the_same(client_id: str) -> None:
     head = f'{{ "name": "{client_id}#producer-1", "client_id": "{client_id}", "type": "producer", "ts":5016483227792, '
     told = decoded(head + '"brokers":{ "h:1/1": {"name":"h:1/1"} } }')
