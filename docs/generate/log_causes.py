@@ -432,4 +432,8 @@ CAUSES: dict[str, tuple[str, str]] = {
         "look at the error's name; often a receiver plug-in failed",
         "nothing: it is asked again",
     ),
+    "librdkafka's statistics are switched off": (
+        "its statistics have the client's name in them, which confluent_kafka cannot decode then: the process would end",
+        "a shorter `client.id`, or one of ASCII; until then metrics go without what statistics tell",
+    ),
 }

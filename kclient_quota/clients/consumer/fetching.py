@@ -26,6 +26,7 @@ from confluent_kafka import (
 from kclient_quota.clients.agents import CConsumer
 from kclient_quota.clients.calls import CallApart, interruptible
 from kclient_quota.clients.consumer.held import Partition, key_of
+from kclient_quota.clients.librdkafka.statistics_schedule import told_ms
 from kclient_quota.clock import unix_ms
 from kclient_quota.config import DEFAULT_CLIENT_ID, is_true
 from kclient_quota.pacing.fetching.fetch_sizes import FetchSizes
@@ -261,7 +262,7 @@ class Fetching(CConsumer):
                 "enable.auto.commit": False,
                 "enable.auto.offset.store": False,
                 "enable.metrics.push": False,
-                "statistics.interval.ms": STATISTICS_MS,
+                "statistics.interval.ms": told_ms(conf, STATISTICS_MS),
                 "stats_cb": self._kq_fetcher_events,
             }
         )

@@ -1,16 +1,21 @@
 """How often librdkafka tells statistics: as often as we need, and the user no more often than they asked for."""
 
+import logging
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from kclient_quota.clock import Clock
-from kclient_quota.config import whole_number
+from kclient_quota.config import client_id_of, whole_number
+
+logger = logging.getLogger("kclient_quota")
 
 KEY: Final = "statistics.interval.ms"
 OLD_MS: Final = 60_000
 """What was told longer ago is of no use: metrics are of two windows of 30 seconds."""
 _LONGEST_MS: Final = 86_400_000
+_NAME_BYTES: Final = 127
+"""What librdkafka keeps of a client's name, which begins with its `client.id`."""
 _AGE_US: Final = re.compile(r'"age":\s*(\d+)')
 
 
@@ -28,10 +33,35 @@ def schedule(conf: Mapping[str, Any], ours_ms: int, clock: Clock) -> tuple[Any, 
     theirs_ms = whole_number(conf, [KEY], -1 if KEY in conf else 0)
     if not 0 <= theirs_ms <= _LONGEST_MS:
         return conf[KEY], conf.get("stats_cb")  # for librdkafka to refuse
+    if not told_ms(conf, ours_ms):
+        logger.warning(
+            "librdkafka's statistics are switched off: it cuts this client.id within a character; one of at most 127 "
+            "bytes has them"
+        )
+        return 0, None
     if not theirs_ms or not callable(conf.get("stats_cb")):
         return ours_ms, None
     period_ms = min(theirs_ms, ours_ms)
     return period_ms, _every(theirs_ms if theirs_ms > period_ms else 0, conf["stats_cb"], clock)
+
+
+def told_ms(conf: Mapping[str, Any], ours_ms: int) -> int:
+    """`statistics.interval.ms` for librdkafka: never, where what it cuts the client's name to is no text.
+
+    Its statistics have that name in them, and confluent_kafka, which cannot decode it, ends the process with a
+    segmentation fault. Plain confluent_kafka's clients do so as well, but only who asks for statistics has any.
+
+    Args:
+        conf: with `client.id`.
+        ours_ms: how often otherwise.
+    """
+    try:
+        client_id_of(conf).encode()[:_NAME_BYTES].decode()
+    except UnicodeEncodeError:  # confluent_kafka refuses it
+        return ours_ms
+    except UnicodeDecodeError:
+        return 0
+    return ours_ms
 
 
 def _every(period_ms: int, call: Callable[[str], Any], clock: Clock) -> Callable[[str], None]:
