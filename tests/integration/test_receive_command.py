@@ -100,7 +100,9 @@ def test_a_cluster_that_does_not_answer_is_one_line(command, tmp_path, monkeypat
     monkeypatch.chdir(tmp_path)
     assert main([*command, "--from-topic", "t", "--bootstrap-server", "127.0.0.1:1", "--timeout", "0.5"]) == 1
     err = capfd.readouterr().err
-    assert "127.0.0.1:1 did not answer within 0.5 s; check --bootstrap-server" in err
+    assert "127.0.0.1:1 did not answer within 0.5 s: " in err
+    assert "Connection refused" in err
+    assert "; check --bootstrap-server and, in --command-config, security.protocol\n" in err
     assert "FAIL" not in err, "librdkafka's words, one for each try"
 
 
