@@ -261,7 +261,10 @@ class AIOConsumer(confluent_kafka.aio.AIOConsumer, AIOTelemetryMethods):
             result = await asyncio.shield(future)
         except (asyncio.CancelledError, GeneratorExit):  # the latter where the loop has ended without a word
             work.abandon()
-            future.add_done_callback(_look_away)
+            if future.done():  # a loop that has ended calls nobody back
+                _look_away(future)
+            else:
+                future.add_done_callback(_look_away)
             work.then(loop, partial(self._end_turn, turn, work))
             raise
         except BaseException:
