@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 _AGAIN_S = 60
 """What librdkafka says again within so long is not printed again."""
 _SLICE_MS = 100
+_QUESTION_MS = 1_000
+"""For so long one question to the cluster may take: Ctrl-C is heard in between."""
 _BEGIN_MS = 60_000
 """How much longer than it was told to somebody who looks once waits for a group, and for the end of a topic."""
 
@@ -240,15 +242,19 @@ def _committed(
     while not stopped():
         left_ms = end_ms - SYSTEM_CLOCK.now_ms()
         try:
-            return consumer.committed(parts, max(1, min(_SLICE_MS * 10, left_ms)) / 1000)
+            return consumer.committed(parts, _question_s(left_ms))
         except KafkaException as error:
             message = consumer.poll(0)
             problem = message.error() if message is not None else None
             if problem is not None and problem.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
                 raise unreadable(problem) from error
-            if left_ms <= _SLICE_MS * 10 or error.args[0].code() != KafkaError._TIMED_OUT:  # noqa: SLF001 - its name
+            if left_ms <= _QUESTION_MS or error.args[0].code() != KafkaError._TIMED_OUT:  # noqa: SLF001 - its name
                 raise
     return []
+
+
+def _question_s(left_ms: int) -> float:
+    return max(1, min(_QUESTION_MS, left_ms)) / 1000
 
 
 def _librdkafka_logger() -> "Logger":
@@ -314,11 +320,11 @@ def _asked(
     while not stopped():
         left_ms = end_ms - SYSTEM_CLOCK.now_ms()
         try:
-            metadata = consumer.list_topics(options.from_topic, max(1, min(_SLICE_MS * 10, left_ms)) / 1000)
+            metadata = consumer.list_topics(options.from_topic, _question_s(left_ms))
         except KafkaException as error:
             consumer.poll(0)
             is_refused = errors.last is not None and errors.last.name() == "_AUTHENTICATION"
-            if is_refused or left_ms <= _SLICE_MS * 10:
+            if is_refused or left_ms <= _QUESTION_MS:
                 raise _unanswered(options, errors.last, is_refused=is_refused) from error
         else:
             errors.is_answered = True

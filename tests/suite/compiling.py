@@ -23,6 +23,7 @@ def import_in_turns(config: pytest.Config) -> None:
         return
     root = config.rootpath
     modules = sorted({module for argument in config.args for module in _modules(root / argument.split("::")[0])})
+    modules = [module for module in modules if module.is_relative_to(root)]  # of others the names are not known
     for path in from_share(modules, int(worker["workerid"].removeprefix("gw")), worker["workercount"]):
         name = ".".join(path.relative_to(root).with_suffix("").parts)  # pytest's, which finds it imported then
         try:

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 _COUNTERS = ("tx", "txbytes", "txretries", "rx", "rxbytes", "req_timeouts", "disconnects")
-
-
 _AFTER_NAMES: Final = '", "type": "'
+"""What follows the names of the client, which begin an event."""
 
 
 def decoded(text: str, loads: Callable[[str], Any] = json.loads) -> dict[str, Any]:

@@ -132,7 +132,7 @@ class TelemetryRunner:
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(max(timeout_ms, 0) / 1000)
         self._transport.close()
-        return not self._thread.is_alive()
+        return not self.is_running
 
     @property
     def is_running(self) -> bool:
