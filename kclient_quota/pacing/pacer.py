@@ -175,6 +175,11 @@ class Pacer:
         return self._throttled_until_ms
 
     @property
+    def banked_bytes(self) -> float:
+        """How many bytes might have gone at once when it was last reckoned; below zero: so many are owed."""
+        return self._bank
+
+    @property
     def request_bytes(self) -> int:
         """A good size for one request: a tenth of a second, 1 MB at most."""
         return MOST_REQUEST_BYTES if self._pace == inf else max(1, int(self._quantum))
@@ -335,7 +340,8 @@ class Pacer:
         if limit is not None:
             if rate >= limit * SHARED_TARGET:
                 rate = limit * TARGET
-            sustainable = self._sustainable_rate(limit, now_ms)
+            # what the window has room for; lumps are accounted for already
+            sustainable = sustainable_rate(self._mirror, limit * TARGET, self._bank - self._lump * SLACK, now_ms)
             if sustainable <= 0.0:  # the limit has fallen: the window must forget some first
                 self._wait_until_ms = max(self._throttled_until_ms, now_ms + REQUEST_MS)
             rate = min(rate, self._even_rate(limit))
@@ -363,10 +369,6 @@ class Pacer:
         # lumps of a limit that has fallen come no more
         lump = min(self._lump, limit / 1000.0 * self._request_ms * IN_FLIGHT)
         return limit * TARGET - lump * 1000.0 / (self._least_window_ms + self._mirror.window_ms)
-
-    def _sustainable_rate(self, limit: float, now_ms: int) -> float:
-        """What the window has room for; lumps are accounted for already."""
-        return sustainable_rate(self._mirror, limit * TARGET, self._bank - self._lump * SLACK, now_ms)
 
     def _most_banked(self, now_ms: int) -> float:
         """What may be made up for at once: little among others, who do the same."""

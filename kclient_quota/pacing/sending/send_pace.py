@@ -203,7 +203,11 @@ class SendPace:
         if self._pacer.rate() == inf:
             return inf
         late = LATE_ROOM if places > 1 else 1.0
-        return late * (max(places, 1) + 1) / 2 * self._lump_bytes(places)
+        lump = self._lump_bytes(places)
+        # What there is quota for already waits for nothing. Where every hand-over between the application's thread and
+        # the sender's takes long, as on a busy machine, a lump in each would leave a tenth of a quota and more.
+        behind = max(0.0, self._pacer.banked_bytes - self._cost.wire(lump)) / self._cost.part if self.granted else 0.0
+        return late * (max(places, 1) + 1) / 2 * lump + behind
 
     def time_of_ms(self, raw_bytes: float) -> int:
         """How long so many raw bytes take to leave, once the window has room for them."""

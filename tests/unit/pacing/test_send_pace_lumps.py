@@ -189,6 +189,19 @@ def test_as_much_may_wait_as_fills_batches(places, times):
     assert pace.room_bytes(places) == exactly(times * pace._lump_bytes(places))
 
 
+def test_what_there_is_quota_for_already_may_come_at_once():
+    pace, pacer = pace_of(cost=NotedCost(part=0.5))
+    room = pace.room_bytes(1)
+    pacer.banked_bytes = pace._cost.wire(pace._lump_bytes(1)) + 5_000.0
+    assert pace.room_bytes(1) == exactly(room)  # as long as nothing has gone, nothing is late
+    come_and_gone(pace, 5, T0)
+    room = pace.room_bytes(1)
+    pacer.banked_bytes += 1_000.0
+    assert pace.room_bytes(1) == exactly(room + 2_000)
+    pacer.banked_bytes = -1.0
+    assert pace.room_bytes(1) == exactly(float(pace._lump_bytes(1)))
+
+
 def test_how_long_bytes_take_and_how_many_leave_within_a_time():
     pace, pacer = pace_of(cost=NotedCost(part=0.5), usual=200_000.0, owed=7)
     assert [pace.time_of_ms(raw) for raw in (0, 399, 400, 401, 8_000, 4e6)] == [0, 0, 1, 1, 20, 10_000]

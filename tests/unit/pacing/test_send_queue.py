@@ -72,6 +72,22 @@ def test_the_first_message_goes_at_once_and_an_empty_queue_is_never_asked_again(
     assert queue.next_grant(T0) == NEVER
 
 
+@pytest.mark.parametrize("late_ms", [1, 10, 20, 40, 80])
+def test_a_machine_that_is_slow_at_every_hand_over_uses_the_quota(late_ms):
+    """Of 512 KB/s a batch is some messages: one batch for each hand-over would be 0.45 of it at 40 ms."""
+    quota = 10 * QUOTA
+    queue = queue_of(limit=quota)
+    now_ms, wire_bytes = T0, 0
+    while now_ms < T0 + 30_000:
+        while queue.offer(message(0, raw_bytes=1_000, at_ms=now_ms)).accepted:
+            pass
+        while isinstance(grant := queue.next_grant(now_ms), Grant):
+            wire_bytes += grant.wire_bytes
+            queue.pace.on_delivered(grant.raw_bytes, now_ms)
+        now_ms += late_ms
+    assert 0.95 < wire_bytes / (30 * quota) < 1.01
+
+
 def test_what_little_has_come_after_a_batch_waits_for_the_next_one():
     queue = queue_of()
     now_ms, sizes = T0, []

@@ -23,6 +23,7 @@ class ToldPacer:
     outstanding_bytes: float = 10_000.0
     every_ms: float = 0.0
     least_window_ms: int = 10_000
+    banked_bytes: float = 0.0
     throttled_until_ms: int = 0
     at_ms: int = 0
     owed: int = 0
