@@ -37,6 +37,7 @@ FRESH_PART = 1 / 6
 CHANGED_MS = 1_000
 """Who has seen it change looks again after so long, besides what lies between any two looks; then after twice that, and
 so on."""
+AGAIN_MS = 100  # what the cluster has not answered in time is asked again
 CALLBACK_PERIOD_MS = 1_000
 ASK_DEADLINE_MS = 1_000
 """How long a client's constructor waits for the cluster."""
@@ -318,11 +319,11 @@ class LimitWatch:
         self._is_asked = self._stops = False
         self._has_failed = False
         self._longest_ms = CALLBACK_PERIOD_MS if finder.has_callback else REFRESH_MS
-        self._period_ms = CHANGED_MS if finder.is_away else self._longest_ms
+        self._period_ms = AGAIN_MS if finder.is_away else self._longest_ms
         self._thread = threading.Thread(target=self._run, name="kclient-quota-limit", daemon=True)
 
     def start(self) -> None:
-        """Begin; the first question comes after a minute, or a second if the client's constructor was not answered."""
+        """Begin; the first question comes after a minute, or soon if the client's constructor was not answered."""
         has_started(self._thread.start, "ask for a client's quota again")
 
     def ask_soon(self) -> None:

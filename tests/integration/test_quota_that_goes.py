@@ -64,7 +64,7 @@ def test_a_quota_of_requests_alone_costs_no_messages(broker):
             producer.poll(0)
             count += 1
             time.sleep(0.002)
-        assert not producer.flush(20)
+        assert not producer.flush(60)  # a percent of a busy machine's broker is few requests
         delivered[kind] = count / (time.monotonic() - began)
         producer.close()
     assert delivered[Producer] > 0.7 * delivered[confluent_kafka.Producer]

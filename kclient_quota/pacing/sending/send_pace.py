@@ -4,7 +4,7 @@ from collections import deque
 from math import inf
 from typing import Final
 
-from kclient_quota.pacing.pacer import IN_FLIGHT, Pacer
+from kclient_quota.pacing.pacer import IN_FLIGHT, SLOW_START_BYTES, Pacer
 from kclient_quota.pacing.sending.batch_cost import FIRST_BYTES, BatchCost
 from kclient_quota.pacing.sending.lump_size import MAX_DELAY_MS, LumpTerms, lump_bytes
 from kclient_quota.pacing.sending.throttle_told import NEVER_MS, ThrottleTold
@@ -19,6 +19,8 @@ UNEVEN: Final = 3.0
 """So many times its even share of a round may leave for one partition: keys never fall evenly, and what a popular one
 has to leave behind takes a batch of its own. Of readings by 1,000 keys over 100 partitions, embedded, with lz4, a byte
 carries 6 % more messages than with 1, 2 has 6 %, 4 has 7 %; over 12 partitions 6 %; with zstd the same."""
+ANSWER_ROOM_BYTES: Final = 262_144.0
+"""So much may come while the answer is awaited: five seconds' worth of 51,200 B/s."""
 PROBE_MS: Final = IN_FLIGHT * MOST_WAY_MS
 """How often it is found out anew how long a way is that seems to have become much longer: one batch goes when all that
 were on their way have arrived, so that it waits behind none of ours. Without that, a broker or a machine that is slow
@@ -38,6 +40,7 @@ class SendPace:
         in_flight: how many requests librdkafka has on their way to one broker at most.
         client_bytes: of the `client.id`, which every request carries; None where it is not known.
         longest_throttle_ms: so long a throttle counts at most: after that librdkafka has taken another connection.
+        answer_ms: how long after the first delivery to wait for who is still being asked for the limit.
 
     Attributes:
         stands_back: whether no quota of bytes applies: librdkafka waits out the throttles of others itself.
@@ -46,7 +49,10 @@ class SendPace:
     """
 
     __slots__ = (
+        "_answer_ms",
+        "_answer_until_ms",
         "_asks_from",
+        "_awaits_answer",
         "_client_bytes",
         "_cost",
         "_drains",
@@ -85,6 +91,7 @@ class SendPace:
         in_flight: int = IN_FLIGHT,
         client_bytes: int | None = None,
         longest_throttle_ms: float = inf,
+        answer_ms: int = 0,
     ) -> None:
         self._pacer = pacer
         self._cost = BatchCost() if cost is None else cost
@@ -94,6 +101,8 @@ class SendPace:
         self._in_flight = in_flight
         self._client_bytes = client_bytes
         self._throttle = ThrottleTold(longest_throttle_ms)
+        self._answer_ms, self._answer_until_ms = answer_ms, NEVER_MS
+        self._awaits_answer = False
         self._asks_from: int | None = None  # what was granted before the batch that a throttle of hours is to get
         self._progress_at_ms = self._probed_at_ms = NEVER_MS
         self._last_wire = 0
@@ -127,6 +136,8 @@ class SendPace:
         pacer = self._pacer
         if self.stands_back:
             return 0
+        if self._awaits_answer and self._is_answer_due(now_ms):
+            return SOON_MS
         full_raw = 0 if places is None else self._lump_bytes(places)
         at_ms = pacer.admit_at_ms(self.wire_of(raw_bytes), now_ms, full_bytes=self._cost.wire(full_raw))
         throttled_ms = self.throttled_for_ms(now_ms)
@@ -142,6 +153,16 @@ class SendPace:
         if outstanding and (not self._settled or self._cost.wire(outstanding + raw_bytes) > most):
             return self._wait_for_deliveries(raw_bytes, now_ms)
         return 0
+
+    def _is_answer_due(self, now_ms: int) -> bool:
+        """Whether to wait for who is still being asked for the limit: a cluster that is slow to say takes messages.
+
+        Of a small quota a slow start would send a quarter of a minute's worth within the second that the answer takes,
+        and all of it would be throttled.
+        """
+        is_due = 0 < self._answer_until_ms - now_ms <= self._answer_ms
+        self._awaits_answer = is_due and self._pacer.rate() == inf
+        return self._awaits_answer and self.granted >= SLOW_START_BYTES
 
     def _most_outstanding(self) -> float:
         """Bytes on the wire that may be on their way; what lingers in librdkafka comes on top."""
@@ -201,7 +222,7 @@ class SendPace:
     def room_bytes(self, places: int) -> float:
         """How many raw bytes may wait, so that batches are filled and nobody waits for longer than that takes."""
         if self._pacer.rate() == inf:
-            return inf
+            return ANSWER_ROOM_BYTES if self._awaits_answer else inf
         late = LATE_ROOM if places > 1 else 1.0
         lump = self._lump_bytes(places)
         # What there is quota for already waits for nothing. Where every hand-over between the application's thread and
@@ -220,8 +241,8 @@ class SendPace:
         return max(1, owed_ms + self.time_of_ms(raw_bytes), self.throttled_for_ms(now_ms))
 
     def raw_in(self, time_ms: float) -> float:
-        """How many raw bytes leave within so long."""
-        return self._pacer.rate() * time_ms / 1000 / self._cost.part
+        """How many raw bytes leave within so long; few do while the answer is awaited."""
+        return 0.0 if self._awaits_answer else self._pacer.rate() * time_ms / 1000 / self._cost.part
 
     def wire_of(self, raw_bytes: int) -> int:
         """What a batch of so many raw bytes takes on the wire."""
@@ -261,6 +282,8 @@ class SendPace:
     def on_delivered(self, raw_bytes: int, now_ms: int, *, arrived: bool = True) -> None:
         """So much has been delivered or given up; then not all of it has `arrived`."""
         if raw_bytes > 0:
+            if not self._settled:
+                self._awaits_answer, self._answer_until_ms = self._answer_ms > 0, now_ms + self._answer_ms
             self._settled += raw_bytes
             self._progress_at_ms = now_ms
             while self._flying and self._flying[0][0] <= self._settled:
@@ -345,6 +368,7 @@ class SendPace:
     def set_limit(self, limit: float | None, now_ms: int) -> None:
         """Follow another limit, in bytes per second."""
         self._limit, self.stands_back = limit, False
+        self._awaits_answer, self._answer_ms = False, 0
         if limit is None or limit != self._pacer.limit:  # one that shares the pacer may have heard of it before
             self._pacer.set_limit(limit, now_ms)
 

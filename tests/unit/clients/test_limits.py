@@ -189,7 +189,7 @@ def test_who_was_not_answered_asks_again_soon_and_who_was_refused_does_not(monke
         finds = finder({}, Asked(EffectiveLimits(denied="no", is_away=is_away)))
         finds.find()
         Watch(finds, lambda _: None)._run()
-    assert slept == [limits.CHANGED_MS, limits.REFRESH_MS]
+    assert slept == [limits.AGAIN_MS, limits.REFRESH_MS]
 
 
 def test_a_watch_answers_when_told_to_and_stops() -> None:

@@ -1,0 +1,58 @@
+"""A cluster that takes messages at once and is slow to say which quota applies, as a busy one is."""
+
+import time
+
+import pytest
+
+from kclient_quota import Producer
+from kclient_quota.broker import EmbeddedBroker
+
+MESSAGE = b"x" * 1_000
+ASKS_AS = "kclient-quota"
+
+
+def conf(broker, name):
+    return {"bootstrap.servers": broker.bootstrap_servers, "client.id": name, "log_level": 0, "linger.ms": 5}
+
+
+@pytest.mark.parametrize("late_ms", [1_500, 2_500])
+def test_what_comes_before_the_answer_is_not_sent_at_once(late_ms):
+    name = f"late-{late_ms}"
+    with EmbeddedBroker(topics={name: 2}) as broker:
+        broker.set_quota(client_id=name, producer_byte_rate=51_200)
+        broker.faults.delay_on("DescribeClientQuotas", late_ms, count=2)
+        throttles = [0.0]
+        producer = Producer({**conf(broker, name), "throttle_cb": lambda event: throttles.append(event.throttle_time)})
+        producer.produce(name, MESSAGE)
+        assert not producer.flush(5)  # what comes before is not bounded: nobody knows whether there is a cluster
+        end = time.monotonic() + 8
+        while time.monotonic() < end:
+            producer.produce(name, MESSAGE)
+        assert [state.limit for state in producer.quota_state().values()] == [51_200]
+        assert not producer.flush(30)
+        producer.close()
+        assert max(throttles) < 0.5, throttles
+
+
+def test_one_that_never_answers_is_not_waited_for_long():
+    with EmbeddedBroker(topics={"silent": 2}) as broker:
+        broker.faults.blackhole_client(ASKS_AS)
+        producer = Producer(conf(broker, "silent"))
+        began = time.monotonic()
+        for _ in range(2_000):
+            producer.produce("silent", MESSAGE)
+        assert time.monotonic() - began < 6, "callers wait for three seconds"
+        assert not producer.flush(20)
+        producer.close()
+
+
+def test_what_would_grow_too_old_meanwhile_is_sent():
+    with EmbeddedBroker(topics={"hasty": 2}) as broker:
+        broker.faults.blackhole_client(ASKS_AS)
+        failed = []
+        producer = Producer({**conf(broker, "hasty"), "message.timeout.ms": 3_000})
+        for _ in range(200):
+            producer.produce("hasty", MESSAGE, on_delivery=lambda error, _: failed.append(error) if error else None)
+        assert not producer.flush(20)
+        producer.close()
+        assert failed == []
