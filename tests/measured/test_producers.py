@@ -37,7 +37,10 @@ def sends(cluster: Any, threads: int) -> Figures:
     conf = {"bootstrap.servers": cluster.bootstrap_servers, "client.id": client_id}
     producer = Producer({**conf, "throttle_cb": lambda event: throttles.append(event.throttle_time)})
     producer.produce(topic, MESSAGE)
-    producer.flush()  # others fill their topics meanwhile; how long a busy broker takes to connect is not measured
+    # Others fill their topics meanwhile: how long a busy broker takes to connect, and to tell, is another matter.
+    producer.flush()
+    while not all(state.limit for state in producer.quota_state().values()):
+        time.sleep(0.05)
     end = time.monotonic() + SECONDS
 
     def work() -> None:

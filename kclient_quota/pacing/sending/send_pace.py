@@ -19,8 +19,8 @@ UNEVEN: Final = 3.0
 """So many times its even share of a round may leave for one partition: keys never fall evenly, and what a popular one
 has to leave behind takes a batch of its own. Of readings by 1,000 keys over 100 partitions, embedded, with lz4, a byte
 carries 6 % more messages than with 1, 2 has 6 %, 4 has 7 %; over 12 partitions 6 %; with zstd the same."""
-ANSWER_ROOM_BYTES: Final = 262_144.0
-"""So much may come while the answer is awaited: five seconds' worth of 51,200 B/s."""
+ANSWER_ROOM_BYTES: Final = 32_768.0
+"""So much may come while the answer is awaited: with what has gone a second's worth of 51,200 B/s."""
 PROBE_MS: Final = IN_FLIGHT * MOST_WAY_MS
 """How often it is found out anew how long a way is that seems to have become much longer: one batch goes when all that
 were on their way have arrived, so that it waits behind none of ours. Without that, a broker or a machine that is slow
