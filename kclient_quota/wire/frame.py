@@ -136,13 +136,20 @@ def decode_response_header(
 
 
 def encode_request_header(header: RequestHeader) -> bytes:
-    """The header in the version its API asks for."""
+    """The header in the version its API asks for.
+
+    Raises:
+        WireError: the client id is no text that can be written.
+    """
     version = request_header_version(header.api_key, header.api_version)
     start = struct.pack(">hhi", header.api_key, header.api_version, header.correlation_id)
     if version == 0:
         return start
-    client_id = header.client_id.encode() if header.client_id is not None else None
-    pieces = [start, struct.pack(">h", -1 if client_id is None else len(client_id)), client_id or b""]
+    try:
+        client_id = header.client_id.encode() if header.client_id is not None else None
+        pieces = [start, struct.pack(">h", -1 if client_id is None else len(client_id)), client_id or b""]
+    except (UnicodeEncodeError, struct.error) as error:
+        raise WireError(f"the client id cannot be written: {error}") from error
     if version > 1:
         _append_tags(pieces, header.unknown_tags)
     return b"".join(pieces)

@@ -66,6 +66,12 @@ def test_a_client_id_that_is_no_utf8_is_read_as_kafka_reads_it():
     assert header.client_id == "\ufffd"
 
 
+@pytest.mark.parametrize("client_id", ["a\udcff", "z" * 40_000])
+def test_a_client_id_that_cannot_be_written_is_one_error(client_id):
+    with pytest.raises(WireError, match="client id cannot be written"):
+        encode_request_header(RequestHeader(3, 12, 1, client_id))
+
+
 def test_malformed_response_header():
     with pytest.raises(WireError):
         decode_response_header(b"\0\0", 0)
