@@ -302,9 +302,13 @@ def is_true(value: object) -> bool:
 
 
 def as_read(conf: Mapping[str, Any], key: str, default: str = "") -> str:
-    """A text of librdkafka's own, as librdkafka reads it: nothing is its default, and blanks before it do not count."""
+    """A text of librdkafka's own, as librdkafka reads it: nothing is its default, and blanks before it do not count.
+
+    It is a text of C's, which ends with the first NUL.
+    """
     value = conf.get(key)
-    return default if value is None or value == "" else str(value).lstrip(_C_BLANKS)
+    text = "" if value is None else str(value).partition("\0")[0]
+    return text.lstrip(_C_BLANKS) if text else default
 
 
 def client_id_of(conf: Mapping[str, Any]) -> str:
