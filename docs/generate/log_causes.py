@@ -433,7 +433,8 @@ CAUSES: dict[str, tuple[str, str]] = {
         "nothing: it is asked again",
     ),
     "librdkafka's statistics are switched off": (
-        "its statistics have the client's name in them, which confluent_kafka cannot decode then: the process would end",
+        "its statistics have the client's name in them, which confluent_kafka cannot decode where it is cut within a "
+        "character, and no room for a `client.id` of more than 16 kB",
         "a shorter `client.id`, or one of ASCII; until then metrics go without what statistics tell",
     ),
 }

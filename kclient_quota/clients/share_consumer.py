@@ -22,6 +22,7 @@ from kclient_quota.clients.calls import NotMade, interruptible, log_in_as, merge
 from kclient_quota.clients.consumer import settings
 from kclient_quota.clients.interceptor import ConsumerInterceptors, closing_unless_made, load
 from kclient_quota.clients.librdkafka.keys import explained
+from kclient_quota.clients.librdkafka.statistics_schedule import theirs_or_none
 from kclient_quota.clients.limits import (
     Limit,
     LimitFinder,
@@ -92,6 +93,7 @@ class PacedShareConsumer(CShareConsumer, TelemetryMethods):
             **_sizes(conf, limit, learn=ours.limit_source is LimitSource.LEARNED),
             "throttle_cb": self._kq_events.append,
             **refused_callbacks(conf),
+            **theirs_or_none(conf),
         }
         self._kq_fetch_bytes = whole_number(final, ["fetch.max.bytes"], MOST_FETCH_BYTES)
         # Threads that look after a consumer must not keep it alive.

@@ -16,6 +16,8 @@ OLD_MS: Final = 60_000
 _LONGEST_MS: Final = 86_400_000
 _NAME_BYTES: Final = 127
 """What librdkafka keeps of a client's name, which begins with its `client.id`."""
+_ROOM_BYTES: Final = 16_384
+"""A `client.id` that librdkafka's statistics have room for: what they are written into is doubled once, to 20 kB."""
 _AGE_US: Final = re.compile(r'"age":\s*(\d+)')
 
 
@@ -34,10 +36,7 @@ def schedule(conf: Mapping[str, Any], ours_ms: int, clock: Clock) -> tuple[Any, 
     if not 0 <= theirs_ms <= _LONGEST_MS:
         return conf[KEY], conf.get("stats_cb")  # for librdkafka to refuse
     if not told_ms(conf, ours_ms):
-        logger.warning(
-            "librdkafka's statistics are switched off: it cuts this client.id within a character; one of at most 127 "
-            "bytes has them"
-        )
+        _say_that_there_are_none()
         return 0, None
     if not theirs_ms or not callable(conf.get("stats_cb")):
         return ours_ms, None
@@ -46,22 +45,39 @@ def schedule(conf: Mapping[str, Any], ours_ms: int, clock: Clock) -> tuple[Any, 
 
 
 def told_ms(conf: Mapping[str, Any], ours_ms: int) -> int:
-    """`statistics.interval.ms` for librdkafka: never, where what it cuts the client's name to is no text.
+    """`statistics.interval.ms` for librdkafka: never, where they would end the process.
 
-    Its statistics have that name in them, and confluent_kafka, which cannot decode it, ends the process with a
-    segmentation fault. Plain confluent_kafka's clients do so as well, but only who asks for statistics has any.
+    They have the client's name in them, and confluent_kafka, which cannot decode one that is cut within a character,
+    ends the process with a segmentation fault. And librdkafka writes them beyond its memory where the `client.id` is
+    very long. Plain confluent_kafka's clients do so as well, but only who asks for statistics has any.
 
     Args:
         conf: with `client.id`.
         ours_ms: how often otherwise.
     """
     try:
-        client_id_of(conf).encode()[:_NAME_BYTES].decode()
+        client_id = client_id_of(conf).encode()
+        client_id[:_NAME_BYTES].decode()
     except UnicodeEncodeError:  # confluent_kafka refuses it
         return ours_ms
     except UnicodeDecodeError:
         return 0
-    return ours_ms
+    return ours_ms if len(client_id) <= _ROOM_BYTES else 0
+
+
+def theirs_or_none(conf: Mapping[str, Any]) -> dict[str, int]:
+    """What to put over a configuration of which we ask for no statistics: none, where theirs would end the process."""
+    if not whole_number(conf, [KEY], 0) or told_ms(conf, 1):
+        return {}
+    _say_that_there_are_none()
+    return {KEY: 0}
+
+
+def _say_that_there_are_none() -> None:
+    logger.warning(
+        "librdkafka's statistics are switched off: with a client.id as long as this one they would end the process; "
+        "one of at most 127 bytes has them"
+    )
 
 
 def _every(period_ms: int, call: Callable[[str], Any], clock: Clock) -> Callable[[str], None]:
