@@ -103,7 +103,7 @@ class PacedShareConsumer(CShareConsumer, TelemetryMethods):
             final[ENABLE_KEY] = False
         try:
             with closing_unless_made(self._kq_interceptors):
-                super().__init__(final)
+                super().__init__(settings.without_an_empty_group(final))
         except KafkaException as error:
             raise explained(error) from None
         self._kq_start_telemetry()

@@ -8,6 +8,7 @@ from confluent_kafka import KafkaException, TopicPartition
 
 from kclient_quota.clients import PlainConsumer
 from kclient_quota.clients.consumer import Consumer
+from kclient_quota.clients.share_consumer import ShareConsumer
 from kclient_quota.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -54,6 +55,17 @@ def test_wrong_arguments_raise_what_the_plain_consumer_raises(arguments: Any) ->
     plain = outcome(lambda: PlainConsumer(*arguments))
     assert plain[0]
     assert outcome(lambda: Consumer(*arguments)) == plain
+
+
+@pytest.mark.parametrize("group", ["", None, " ", "\0g"])
+@pytest.mark.parametrize("kind", [Consumer, ShareConsumer])
+def test_an_empty_group_is_refused_as_one_that_is_missing(kind: Any, group: str | None) -> None:
+    """confluent_kafka ends the process."""
+    conf = {"bootstrap.servers": "127.0.0.1:1", "quota.limit.source": "learned", "log_level": 0}
+    missing = outcome(lambda: PlainConsumer({"bootstrap.servers": "127.0.0.1:1"}))
+    assert "group.id must be set" in missing[1]
+    assert outcome(lambda: kind({**conf, "group.id": group})) == missing
+    assert outcome(lambda: kind({**conf, "group.id": "\udc80"}))[0] == "UnicodeEncodeError"
 
 
 def test_a_subclass_that_forgets_the_constructor_raises_what_the_plain_consumers_raises() -> None:

@@ -82,7 +82,7 @@ class PacedConsumer(Storing, TelemetryMethods):
         self._kq_prepare_fetching(final, listener.fetcher_events.append)
         try:
             with closing_unless_made(interceptors):
-                super().__init__({**final, **sizes.imposed})
+                super().__init__(settings.without_an_empty_group({**final, **sizes.imposed}))
         except KafkaException as error:
             raise explained(error) from None
         except SystemError as error:

@@ -11,7 +11,7 @@ from kclient_quota.clients.heartbeat import DEFAULT_MAX_POLL_INTERVAL_MS
 from kclient_quota.clients.limits import Limit
 from kclient_quota.clients.wait_time import WaitTime
 from kclient_quota.clock import Clock
-from kclient_quota.config import LimitSource, is_true, whole_number
+from kclient_quota.config import LimitSource, as_read, is_true, whole_number
 from kclient_quota.metrics import CONSUMER, MetricName
 
 STORE_KEY: Final = "enable.auto.offset.store"
@@ -40,6 +40,19 @@ def store_every_ms(conf: Mapping[str, Any]) -> int:
 def max_poll_interval_ms(conf: Mapping[str, Any]) -> int:
     """Kafka's `max.poll.interval.ms`; the default where it is none, which is for librdkafka to refuse."""
     return whole_number(conf, ["max.poll.interval.ms"], DEFAULT_MAX_POLL_INTERVAL_MS)
+
+
+def without_an_empty_group(conf: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration whose empty `group.id` is as good as none, which confluent_kafka refuses.
+
+    One that librdkafka reads as empty, it does not: an assertion of its own ends the process.
+
+    Raises:
+        UnicodeEncodeError: the group has a name that is no UTF-8; the same becomes of that.
+    """
+    if as_read(conf, "group.id").encode():
+        return dict(conf)
+    return {key: value for key, value in conf.items() if key != "group.id"}
 
 
 def what_went_wrong(error: SystemError) -> BaseException:
