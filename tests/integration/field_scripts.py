@@ -287,7 +287,36 @@ def together(bootstrap: str, _limit: str) -> dict[str, Any]:
     }
 
 
-_ALL = (interrupts, sigterm, replaced, opentelemetry, forked, pools, fairness, together)
+def callback_forks(bootstrap: str, limit: str, how: str) -> dict[str, Any]:
+    """A callback that forks while produce() waits, and what becomes of the child that goes on in it."""
+    from kclient_quota import Producer
+
+    producer = Producer(conf(bootstrap, limit))
+    reports: list[Any] = []
+    children: list[int] = []
+
+    def on_delivery(error: Any, _message: Any) -> None:
+        reports.append(error)
+        if len(reports) == 100:
+            children.append(os.fork())
+            if not children[0] and how == "exits":
+                sys.exit(7)
+
+    for _ in range(400):
+        producer.produce("orders", b"x" * 1_000, on_delivery=on_delivery)
+        if children == [0]:
+            os._exit(7)
+    producer.flush(60)
+    status, until = (0, 0), time.monotonic() + 10
+    while status == (0, 0) and time.monotonic() < until:
+        status = os.waitpid(children[0], os.WNOHANG)
+        time.sleep(0.01)
+    if status == (0, 0):
+        os.kill(children[0], signal.SIGKILL)
+    return {"child": os.waitstatus_to_exitcode(status[1]), "reports": len(reports), "closed": producer.close()}
+
+
+_ALL = (interrupts, sigterm, replaced, opentelemetry, forked, pools, fairness, together, callback_forks)
 SCENES = {scene.__name__: scene for scene in _ALL}
 
 if __name__ == "__main__":

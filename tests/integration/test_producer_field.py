@@ -67,6 +67,12 @@ def test_children_of_a_fork_have_their_own_and_are_told_of_their_parents(broker:
     assert parents == [True, 3, 1, 0, False]
 
 
+@pytest.mark.parametrize("how", ["exits", "goes on"])
+def test_a_child_that_a_callback_forks_while_produce_waits_does_not_wait(broker: EmbeddedBroker, how: str) -> None:
+    found = played("callback_forks", broker, "100000", how)
+    assert found == {"child": 7, "reports": 400, "closed": True}
+
+
 def test_a_pool_of_spawned_processes_gets_our_errors(broker: EmbeddedBroker) -> None:
     assert played("pools", broker, "0") == {"retry": True}
 

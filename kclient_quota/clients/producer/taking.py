@@ -192,6 +192,9 @@ class TakingProducer(TransactingProducer):
             self._kq_mind_transaction(now_ms + handed.retry_after_ms)
             self._kq_wait_log.on_wait(now_ms - began_ms, now_ms)
             self._kq_let_pass(0)
+            if self._kq_outbox.is_forked:  # just now, by a callback: this child has no sender that would answer
+                self._kq_lose()
+                return True
             self._kq_transaction.insist(era)
         return True
 

@@ -171,7 +171,7 @@ class WaitingProducer(CProducer):
             served = serve()
             now_ms = self._kq_clock.now_ms()
             left_ms = deadline_ms - now_ms
-            if outbox.is_inside() or self._kq_closed:  # by a callback, just now
+            if outbox.is_inside() or self._kq_closed or outbox.is_forked:  # by a callback, just now
                 return served
             slice_ms = self._kq_send_here(self._kq_beginning.slice_ms(max(0, min(left_ms, SLICE_MS))))
             is_direct = outbox.is_open or outbox.is_mixed or not outbox.is_running
@@ -250,7 +250,9 @@ class WaitingProducer(CProducer):
     def _kq_let_pass(self, wait_ms: float) -> None:
         """Let time pass as an application that polls does; a callback that raises does not end the call."""
         self._kq_serve(wait_ms, all_of_them=True)
-        if self._kq_heartbeat is not None:
+        if self._kq_outbox.is_forked:  # by that callback: it may be to end the child
+            self._kq_outbox.raise_kept()
+        elif self._kq_heartbeat is not None:
             self._kq_heartbeat()
 
     def _kq_await_polled(self, most_ms: int) -> None:
