@@ -11,6 +11,7 @@ import weakref
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -51,9 +52,11 @@ class PaceKey(NamedTuple):
 
 @dataclass(slots=True)
 class _Turn:
-    """What one client has had, and until when it counts as one that waits."""
+    """What one client has had, with its last batch how much, whether it waits, and until when that counts."""
 
     had_bytes: float = 0.0
+    batch_bytes: float = 0.0
+    waits: bool = False
     hungry_until_ms: int = 0
 
 
@@ -99,23 +102,36 @@ class SharedPace:
         return not limit.known or (self.limit is not None and self.limit.byte_rate == limit.byte_rate)
 
     def may_go(self, who: Any, broker: int, now_ms: int) -> bool:
-        """Whether it is the turn of one that wants to send: nobody else who does has had less."""
+        """Whether one that wants to send may: nobody else who waits has had less, or there is quota for them as well.
+
+        Whose turn it is may be slow to take it, where other processes or threads have the processor: for as long
+        nobody else would send, and what has been saved up is lost.
+        """
         turns = self._turns.setdefault(broker, weakref.WeakKeyDictionary())
         waiting = [
-            turn.had_bytes for other, turn in turns.items() if other is not who and turn.hungry_until_ms > now_ms
+            turn for other, turn in turns.items() if other is not who and turn.waits and turn.hungry_until_ms > now_ms
         ]
-        mine = turns.get(who)
-        if mine is None or (mine.hungry_until_ms <= now_ms and waiting):
-            # Whoever comes, or comes back, has nothing to make up for.
-            had = max(min(waiting, default=0.0), 0.0 if mine is None else mine.had_bytes)
-            mine = turns[who] = _Turn(had)
-        mine.hungry_until_ms = now_ms + HUNGRY_MS
-        return not waiting or mine.had_bytes <= min(waiting)
+        mine, pacer = turns.setdefault(who, _Turn()), self._pacers.get(broker)
+        if waiting:
+            # Whoever comes, or comes back, has nothing to make up for. Nor has who sends little all the time, or the
+            # others would stand still once it sends more.
+            most = inf if pacer is None else pacer.outstanding_bytes
+            least = min(turn.had_bytes for turn in waiting)
+            mine.had_bytes = max(mine.had_bytes, least - (most if mine.hungry_until_ms > now_ms else 0.0))
+        mine.waits, mine.hungry_until_ms = True, now_ms + HUNGRY_MS
+        first = [turn.batch_bytes for turn in waiting if turn.had_bytes < mine.had_bytes]
+        if not first:
+            return True
+        if pacer is None or pacer.owed_ms(now_ms):
+            return False
+        return pacer.banked_bytes >= mine.batch_bytes + sum(first)
 
-    def on_sent(self, who: Any, broker: int, nbytes: int) -> None:
-        """It has sent so much."""
+    def on_sent(self, who: Any, broker: int, nbytes: int, *, waits: bool = True) -> None:
+        """It has sent so much; whether more of its messages wait."""
         turns = self._turns.setdefault(broker, weakref.WeakKeyDictionary())
-        turns.setdefault(who, _Turn()).had_bytes += nbytes
+        turn = turns.setdefault(who, _Turn())
+        turn.had_bytes += nbytes
+        turn.batch_bytes, turn.waits = nbytes, waits
 
     def join(self, who: Any) -> int:
         """It is one of those that share; how many they are."""

@@ -49,8 +49,8 @@ class Sharing(Protocol):
         """Whether it is its turn."""
         ...
 
-    def on_sent(self, who: object, broker: int, nbytes: int) -> None:
-        """It has sent so much."""
+    def on_sent(self, who: object, broker: int, nbytes: int, *, waits: bool) -> None:
+        """It has sent so much; whether more of its messages wait."""
         ...
 
     def follow(self, limit: Limit, now_ms: int) -> None:
@@ -225,7 +225,7 @@ class ProducerCore:
                     broker.wait_ms = grant
                     break
                 if self.turns is not None:
-                    self.turns.on_sent(self, broker.number, grant.wire_bytes)
+                    self.turns.on_sent(self, broker.number, grant.wire_bytes, waits=len(broker.queue) > 0)
                 fill = min(1.0, grant.raw_bytes / max(1, broker.queue.pace.lump_bytes(1)))
                 partition = self.brokers.partition_of(broker, grant)
                 yield Sent(broker, partition, list(grant.messages), grant.wire_bytes, fill)

@@ -141,13 +141,15 @@ class _Turns:
     def __init__(self, sharers: int = 1) -> None:
         self.open = False
         self.told: list[int] = []
+        self.waits = True
         self.sharers = sharers
 
     def may_go(self, who: object, broker: int, now_ms: int) -> bool:
         return self.open
 
-    def on_sent(self, who: object, broker: int, nbytes: int) -> None:
+    def on_sent(self, who: object, broker: int, nbytes: int, *, waits: bool) -> None:
         self.told.append(nbytes)
+        self.waits = waits
 
     def join(self, who: object) -> int:
         return self.sharers
@@ -163,6 +165,7 @@ def test_who_has_no_turn_looks_again_soon_and_tells_the_others_what_it_sent() ->
     turns.open = True
     (sent,) = core.sent(5)
     assert turns.told == [sent.wire_bytes]
+    assert not turns.waits
     assert 0.0 < sent.fill <= 1.0
 
 
