@@ -1,7 +1,8 @@
 """What the log says about a client's throttling: its beginning and its end, and what one setting would buy."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from kclient_quota.clients.limits import Limit
@@ -23,7 +24,8 @@ WAITS_MS: Final = 50
 STILL_MS: Final = 1_000
 """Who has waited so lately still does: not each message of a client that its quota holds up waits for long."""
 WORTH_BYTES: Final = 1_000_000
-"""No more than so much is looked at."""
+WORTH_MESSAGES: Final = 100
+"""No more than so many bytes, or messages, are looked at: `worth.SAMPLE`, which is loaded when it is needed."""
 MORE_DELAY: Final = 5
 """How many times as long messages might wait for fuller batches."""
 
@@ -91,6 +93,10 @@ class ThrottleLog:
         return True
 
 
+def _at_once(work: Callable[..., object], *args: Any) -> object:
+    return work(*args)
+
+
 class WorthLog:
     """Says once that one setting would buy much, as a sample of what waits for the quota shows.
 
@@ -98,9 +104,14 @@ class WorthLog:
         client_id: for the log.
         compression: the producer's `compression.type`.
         max_delay_ms: its `quota.max.delay.ms`.
+        apart: makes a call in a thread of its own. To load compressors and try them takes a tenth of a second, more
+            than a second where the processor or the interpreter is busy, and whoever tells of messages sends them.
     """
 
-    def __init__(self, client_id: str, compression: str, max_delay_ms: int) -> None:
+    def __init__(
+        self, client_id: str, compression: str, max_delay_ms: int, apart: Callable[..., object] = _at_once
+    ) -> None:
+        self._apart = apart
         self._client_id = client_id
         self._compression = compression
         self._max_delay_ms = max_delay_ms
@@ -133,36 +144,34 @@ class WorthLog:
             self._from_ms = max(self._from_ms or 0, now_ms + WORTH_AFTER_MS)
         if now_ms < self._from_ms:
             return
-        from kclient_quota.pacing.sending.worth import SAMPLE  # noqa: PLC0415 - what few ever need
-
         self._topic = self._topic or topic
         if topic != self._topic:
             return
         self._batches += 1
         self._fill += fill
-        self._sample += messages[: SAMPLE - len(self._sample)]
+        self._sample += messages[: WORTH_MESSAGES - len(self._sample)]
         self._bytes += sum(len(each.value or b"") for each in messages)
-        if len(self._sample) >= SAMPLE or self._bytes >= WORTH_BYTES:
-            self._look(now_ms)
+        if len(self._sample) >= WORTH_MESSAGES or self._bytes >= WORTH_BYTES:
+            self._from_ms = now_ms + WORTH_AGAIN_MS
+            with suppress(RuntimeError):  # there may be no thread: then not now
+                self._apart(self._look, self._topic, self._sample, self._batches, self._fill)
+            self._topic, self._sample = "", []
+            self._bytes = self._batches = 0
+            self._fill = 0.0
 
-    def _look(self, now_ms: int) -> None:
-        from kclient_quota.pacing.sending.worth import worth  # noqa: PLC0415 - as above
-        from kclient_quota.wire.records import Record  # noqa: PLC0415
+    def _look(self, topic: str, messages: Sequence[Any], batches: int, fill: float) -> None:
+        from kclient_quota.pacing.sending.worth import worth  # noqa: PLC0415 - what few ever need
+        from kclient_quota.wire.records import Record  # noqa: PLC0415 - as above
 
-        sample = [Record(value=_encoded(each.value), key=_encoded(each.key)) for each in self._sample]
-        together = len(sample) / self._batches
-        could_be_fuller = self._fill / self._batches < 1 / 2
+        sample = [Record(value=_encoded(each.value), key=_encoded(each.key)) for each in messages]
+        together = len(sample) / batches
         found = worth(
             sample,
             compression=self._compression,
             together=together,
-            most_together=round(MORE_DELAY * together) if could_be_fuller else None,
+            most_together=round(MORE_DELAY * together) if fill / batches < 1 / 2 else None,
             more_by=f"quota.max.delay.ms={MORE_DELAY * self._max_delay_ms}",
         )
-        topic, self._topic, self._sample = self._topic, "", []
-        self._bytes = self._batches = 0
-        self._fill = 0.0
-        self._from_ms = now_ms + WORTH_AGAIN_MS
         if found is None:
             return
         self.is_done = True

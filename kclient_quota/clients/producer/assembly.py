@@ -9,7 +9,7 @@ from functools import partial
 from math import inf
 from typing import Any, Final
 
-from kclient_quota.clients.calls import do_put_off, undisturbed
+from kclient_quota.clients.calls import CallApart, do_put_off, undisturbed
 from kclient_quota.clients.ends import expect_end
 from kclient_quota.clients.interceptor import ProducerInterceptors, load
 from kclient_quota.clients.librdkafka.partitioner import DEFAULT, Partitioner
@@ -122,7 +122,7 @@ class Parts:
             clock=clock,
             lock=pace.lock,
             metrics=self.hearing.queue,
-            worth=WorthLog(self.client_id, settings.codec(conf), ours.max_delay_ms),
+            worth=WorthLog(self.client_id, settings.codec(conf), ours.max_delay_ms, CallApart),
         )
         self.sender.set_free(clock.now_ms())
         self.outbox.is_open = self.is_off or not core.is_limited(clock.now_ms())
