@@ -95,7 +95,18 @@ class SendQueue:
         max_bytes: how many raw bytes may wait in each lane while no quota bounds them.
     """
 
-    __slots__ = ("_count", "_expiries", "_fair", "_lanes", "_max_bytes", "_strict", "length", "pace", "raw_bytes")
+    __slots__ = (
+        "_count",
+        "_expiries",
+        "_fair",
+        "_kept",
+        "_lanes",
+        "_max_bytes",
+        "_strict",
+        "length",
+        "pace",
+        "raw_bytes",
+    )
 
     def __init__(self, pace: SendPace, lanes: Sequence[Lane] = (), *, max_bytes: int = MAX_BYTES) -> None:
         self.pace = pace
@@ -107,6 +118,7 @@ class SendQueue:
         self._fair: Fair[str] = Fair()
         self._expiries: list[tuple[int, int, Waiting]] = []
         self._count = 0
+        self._kept: tuple[int, float, float] | None = None  # a number of places and a rate, and the room there
         self.length = 0
         self.raw_bytes = 0
 
@@ -161,8 +173,16 @@ class SendQueue:
         return self._lanes.get(message.lane) or self._lanes[DEFAULT_LANE]
 
     def _room(self, waits: Waits) -> float:
-        """How many raw bytes may wait for their partitions' turns in a lane."""
-        return min(self._room_for(waits, waits.turns.places), self._max_bytes)
+        """How many raw bytes may wait for their partitions' turns in a lane.
+
+        It is asked for with every message, and half of what a message costs here: of a single lane it is reckoned once
+        between two looks at what may go, for as many partitions and the same rate.
+        """
+        places, rate, kept = waits.turns.places, self.pace.rate(), self._kept
+        if kept is not None and len(self._lanes) == 1 and kept[0] == places and kept[1] == rate:
+            return kept[2]
+        self._kept = kept = places, rate, min(self._room_for(waits, places), self._max_bytes)
+        return kept[2]
 
     def _room_for(self, waits: Waits, places: int) -> float:
         room = max(self.pace.room_bytes(places), self.pace.raw_in(ROUND_MS))
@@ -231,6 +251,7 @@ class SendQueue:
 
     def next_grant(self, now_ms: int) -> Grant | float:
         """The messages that leave now, or after how many milliseconds to ask again; NEVER when nothing waits."""
+        self._kept = None
         waits = self._next_lane()
         if waits is None:
             return NEVER

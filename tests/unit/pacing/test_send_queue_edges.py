@@ -75,6 +75,24 @@ def test_room_is_for_the_partitions_that_messages_wait_for():
     assert queue.free_bytes("", inf) == 1_200 - 30
 
 
+@pytest.mark.parametrize(("lanes", "asked"), [([], 4), ([Lane("a")], 60)])
+def test_the_room_is_reckoned_once_between_two_looks_for_as_many_partitions(lanes, asked):
+    class Asked(ToldPace):
+        def room_bytes(self, places):
+            self.heard.append(("room", places))
+            return super().room_bytes(places)
+
+    pace = Asked(room=1e6)
+    queue = SendQueue(pace, lanes)
+    offered(queue, *(message(raw_bytes=10) for _ in range(22)))
+    offered(queue, *(message(raw_bytes=10, partition=1) for _ in range(20)))
+    queue.next_grant(T0)
+    offered(queue, *(message(raw_bytes=10) for _ in range(20)))
+    assert sum(told[0] == "room" for told in pace.heard) == asked
+    pace.room = 5.0
+    assert not queue.offer(message(raw_bytes=10)).accepted, "another rate"
+
+
 def test_a_lane_has_its_part_beside_those_in_which_messages_wait():
     queue = SendQueue(ToldPace(), [Lane("strict", strict=True), Lane("three", weight=3), Lane("one")])
     lanes = ("strict", "three", "one", "")
