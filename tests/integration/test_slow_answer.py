@@ -1,10 +1,11 @@
 """A cluster that takes messages at once and is slow to say which quota applies, as a busy one is."""
 
 import time
+from contextlib import suppress
 
 import pytest
 
-from kclient_quota import Producer
+from kclient_quota import Producer, QuotaThrottledError
 from kclient_quota.broker import EmbeddedBroker
 
 MESSAGE = b"x" * 1_000
@@ -44,6 +45,68 @@ def test_one_that_never_answers_is_not_waited_for_long():
         assert time.monotonic() - began < 6, "callers wait for three seconds"
         assert not producer.flush(20)
         producer.close()
+
+
+LANES = {"quota.lane.of": {"lazy": "hurry"}}
+
+
+@pytest.mark.parametrize(
+    "hasty",
+    [
+        {"quota.backoff": "raise"},
+        {"max.block.ms": 500},
+        {"quota.message.deadline.ms": 500},
+        {"quota.message.deadline.ms": lambda _: 500},
+        {**LANES, "quota.lanes": {"hurry": {"deadline.ms": 500}}},
+        {**LANES, "quota.lanes": {"hurry": {"full": "drop-oldest"}}},
+        {**LANES, "quota.lanes": {"hurry": {"full": "raise"}}},
+    ],
+    ids=["raise", "block", "deadline", "deadlines", "lane-deadline", "lane-drops", "lane-raises"],
+)
+def test_nothing_is_refused_or_given_up_meanwhile(hasty):
+    with EmbeddedBroker(topics={"lazy": 2}) as broker:
+        broker.faults.blackhole_client(ASKS_AS)
+        producer = Producer({**conf(broker, "lazy"), **hasty})
+        failed = []
+        for _ in range(200):
+            with suppress(QuotaThrottledError):
+                producer.produce("lazy", MESSAGE, on_delivery=lambda error, _: failed.append(error))
+            producer.poll(0.001)
+        assert not producer.flush(20)
+        producer.close()
+        assert failed == [None] * 200
+
+
+def test_a_short_transaction_comes_to_its_end_meanwhile():
+    with EmbeddedBroker(topics={"short": 2}) as broker:
+        broker.faults.blackhole_client(ASKS_AS)
+        producer = Producer({**conf(broker, "short"), "transactional.id": "short", "transaction.timeout.ms": 2_000})
+        producer.init_transactions()
+        producer.begin_transaction()
+        for _ in range(60):
+            producer.produce("short", MESSAGE)
+        producer.commit_transaction()
+        producer.close()
+
+
+def begun(conf, after_s):
+    time.sleep(after_s)
+    producer = Producer(conf)
+    producer.produce("many", MESSAGE)
+    assert not producer.flush(5)
+    return producer
+
+
+def test_who_shares_a_quota_waits_for_nobody_that_is_made_later():
+    with EmbeddedBroker(topics={"many": 2}) as broker:
+        broker.faults.blackhole_client(ASKS_AS)
+        first, other = (begun(conf(broker, "many"), after_s) for after_s in (0, 3))
+        for producer in other, first:
+            for _ in range(40):
+                producer.produce("many", MESSAGE)
+        assert not first.flush(1.5)
+        for producer in first, other:
+            producer.close()
 
 
 def test_what_would_grow_too_old_meanwhile_is_sent():

@@ -131,8 +131,16 @@ class Parts:
         self.chain = ProducerInterceptors(load(ours.interceptors, given, ("on_send", "on_acknowledgement")))
 
     def _answer_ms(self) -> int:
-        """How long to wait for a cluster that has not told the limit yet: it may never, and messages grow old."""
-        return min(ANSWER_MS, int(self.message_ms / 2)) if self._finder.is_away else 0
+        """How long to wait for a cluster that has not told the limit yet.
+
+        It may never: no call, message or transaction may come to its end by that.
+        """
+        if not self._finder.is_away or self._pace.limit is not None:
+            return 0
+        ends = [self.message_ms, self.max_block_ms, self.sorting.patience_ms]
+        if self.transaction.possible:
+            ends.append(self.transaction.timeout_ms)
+        return min(ANSWER_MS, int(min(ends) / 2))
 
     def _pace_of_user(self) -> SharedPace:
         pace = shared_pace(pace_key(self.ask_conf, self._ours, self._ours.producer_byte_rate))
@@ -205,9 +213,9 @@ def _new_queue(
     broker: int,
     limit: Limit,
 ) -> SendQueue:
-    cost = BatchCost(compressed=settings.is_compressed(conf))
+    cost, sharing = BatchCost(compressed=settings.is_compressed(conf)), shared()
     pace = SendPace(
-        _pacer(shared(), broker, limit),
+        _pacer(sharing, broker, limit),
         cost,
         limit.byte_rate,
         linger_ms=settings.linger_ms(conf),
@@ -215,6 +223,7 @@ def _new_queue(
         in_flight=settings.in_flight(conf),
         longest_throttle_ms=longest(limit, settings.message_timeout_ms(conf)),
         client_bytes=len(client_id_of(conf).encode()),
+        answer=sharing.answer,
         answer_ms=0 if limit.known else answer_ms(),
     )
     return SendQueue(pace, lanes)

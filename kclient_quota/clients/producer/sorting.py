@@ -64,6 +64,14 @@ class Sorting:
         return lane
 
     @property
+    def patience_ms(self) -> float:
+        """How long a message may be kept waiting: not at all where there may be none, or where nobody knows."""
+        if callable(self._deadline) or any(lane.raises or lane.drops for lane in self.lanes):
+            return 0.0
+        worth = [self._deadline, *(lane.deadline_ms for lane in self.lanes)]
+        return min((each for each in worth if each is not None), default=math.inf)
+
+    @property
     def has_places(self) -> bool:
         """Whether not all messages are of one lane and tenant."""
         return self._of is not None or self._tenant_of is not None

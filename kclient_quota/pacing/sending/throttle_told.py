@@ -1,8 +1,29 @@
-"""The broker's last throttle, as a producer goes by it: how much of it is left, and what the broker said."""
+"""What a producer is told, or waits to be told: the broker's last throttle, and which quota applies."""
 
 from typing import Final
 
 NEVER_MS: Final = -(2**62)
+
+
+class Answer:
+    """Which quota applies, told by a cluster that takes messages and is slow to say: most wait for that, for a while.
+
+    All that share a quota wait at the same time, for all brokers: for who comes later nobody waits once more.
+    """
+
+    __slots__ = ("_began_at_ms",)
+
+    def __init__(self) -> None:
+        self._began_at_ms: int | None = None
+
+    def begin(self, now_ms: int) -> None:
+        """Something has been delivered: there is a cluster."""
+        if self._began_at_ms is None:
+            self._began_at_ms = now_ms
+
+    def is_due(self, most_ms: int, now_ms: int) -> bool:
+        """Whether somebody waits for it who does so for `most_ms`."""
+        return self._began_at_ms is not None and 0 <= now_ms - self._began_at_ms < most_ms
 
 
 class ThrottleTold:

@@ -1,5 +1,6 @@
 """Lanes, deadlines and tenants as they are configured."""
 
+from math import inf
 from typing import Any
 
 import pytest
@@ -116,3 +117,20 @@ def test_tenants_and_keys() -> None:
     assert (waiting.key, waiting.tenant) == (b"k", ("acme",))
     with pytest.raises(TypeError, match="unhashable"):
         sorted_by.sort(message(headers=["acme"]))
+
+
+@pytest.mark.parametrize(
+    ("conf", "patience_ms"),
+    [
+        ({}, inf),
+        ({"quota_backoff": "raise"}, 0),
+        ({"quota_message_deadline_ms": 700}, 700),
+        ({"quota_message_deadline_ms": lambda _: 700}, 0),
+        ({"quota_lanes": {"alerts": {"priority": "strict"}}, "quota_lane_of": {"a": "alerts"}}, inf),
+        ({"quota_lanes": {"alerts": {"deadline.ms": 500}}, "quota_lane_of": {"a": "alerts"}}, 500),
+        ({"quota_lanes": {"alerts": {"full": "raise"}}, "quota_lane_of": {"a": "alerts"}}, 0),
+        ({"quota_lanes": {"bulk": {"full": "drop-newest"}}, "quota_lane_of": {"a": "bulk"}}, 0),
+    ],
+)
+def test_nobody_is_kept_waiting_who_would_be_refused_for_it(conf: dict[str, Any], patience_ms: float) -> None:
+    assert sorting(**conf).patience_ms == patience_ms
