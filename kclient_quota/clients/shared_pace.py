@@ -21,7 +21,7 @@ from kclient_quota.cluster.late_lock import LateLock
 from kclient_quota.config import QuotaConfig, client_id_of, sasl_mechanism, security_protocol, user_of
 from kclient_quota.pacing.neighbours import Need, Neighbours, Part
 from kclient_quota.pacing.pacer import Pacer
-from kclient_quota.pacing.sending.throttle_told import Answer
+from kclient_quota.pacing.sending.throttle_told import Common
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -70,13 +70,13 @@ class SharedPace:
     Attributes:
         lock: that lock.
         limit: what any of them has heard last; None before.
-        answer: for which they wait before that.
+        common: what else they have in common.
     """
 
     def __init__(self, lock: "AbstractContextManager[Any] | None" = None) -> None:
         self.lock = threading.RLock() if lock is None else lock
         self.limit: Limit | None = None
-        self.answer = Answer()
+        self.common = Common()
         self._pacers: dict[int, Pacer] = {}
         self._turns: dict[int, weakref.WeakKeyDictionary[Any, _Turn]] = {}
         self._members: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -139,7 +139,8 @@ class SharedPace:
     def join(self, who: Any) -> int:
         """It is one of those that share; how many they are."""
         self._members.add(who)
-        return len(self._members)
+        self.common.members = len(self._members)
+        return self.common.members
 
 
 class SharedLimit:

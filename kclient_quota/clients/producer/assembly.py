@@ -115,6 +115,7 @@ class Parts:
             new_queue, Routes(Partitioner(str(conf.get("partitioner", DEFAULT)))), self._limit, ours.max_delay_ms
         )
         core.turns = pace
+        pace.join(core)
         self.sender = Sender(
             self.outbox,
             core,
@@ -158,6 +159,7 @@ class Parts:
     def _move_to_pace_of_user(self) -> None:
         core = self.sender.core
         self._pace = core.turns = self._pace_of_user()
+        self._pace.join(core)
         for broker in core.brokers:
             broker.queue.pace.move_to(_pacer(self._pace, broker.number, core.limit))
 
@@ -223,7 +225,7 @@ def _new_queue(
         in_flight=settings.in_flight(conf),
         longest_throttle_ms=longest(limit, settings.message_timeout_ms(conf)),
         client_bytes=len(client_id_of(conf).encode()),
-        answer=sharing.answer,
+        common=sharing.common,
         answer_ms=0 if limit.known else answer_ms(),
     )
     return SendQueue(pace, lanes)

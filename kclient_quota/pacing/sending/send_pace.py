@@ -7,7 +7,7 @@ from typing import Final
 from kclient_quota.pacing.pacer import IN_FLIGHT, SLOW_START_BYTES, Pacer
 from kclient_quota.pacing.sending.batch_cost import FIRST_BYTES, BatchCost
 from kclient_quota.pacing.sending.lump_size import MAX_DELAY_MS, LumpTerms, lump_bytes
-from kclient_quota.pacing.sending.throttle_told import NEVER_MS, Answer, ThrottleTold
+from kclient_quota.pacing.sending.throttle_told import NEVER_MS, Common, ThrottleTold
 from kclient_quota.pacing.sending.way import MOST_WAY_MS, QUEUEING, SOON_MS, Way
 from kclient_quota.pacing.sending.wire_told import WireTold
 from kclient_quota.pacing.trend import TREND
@@ -40,8 +40,8 @@ class SendPace:
         in_flight: how many requests librdkafka has on their way to one broker at most.
         client_bytes: of the `client.id`, which every request carries; None where it is not known.
         longest_throttle_ms: so long a throttle counts at most: after that librdkafka has taken another connection.
-        answer: of who is still being asked for the limit; those that share the limit share it.
-        answer_ms: how long after the first delivery to wait for it.
+        common: to all that share the limit; None: nobody else does.
+        answer_ms: how long after the first delivery to wait for who is still being asked for the limit.
 
     Attributes:
         stands_back: whether no quota of bytes applies: librdkafka waits out the throttles of others itself.
@@ -50,11 +50,11 @@ class SendPace:
     """
 
     __slots__ = (
-        "_answer",
         "_answer_ms",
         "_asks_from",
         "_awaits_answer",
         "_client_bytes",
+        "_common",
         "_cost",
         "_drains",
         "_flying",
@@ -92,7 +92,7 @@ class SendPace:
         in_flight: int = IN_FLIGHT,
         client_bytes: int | None = None,
         longest_throttle_ms: float = inf,
-        answer: Answer | None = None,
+        common: Common | None = None,
         answer_ms: int = 0,
     ) -> None:
         self._pacer = pacer
@@ -103,7 +103,7 @@ class SendPace:
         self._in_flight = in_flight
         self._client_bytes = client_bytes
         self._throttle = ThrottleTold(longest_throttle_ms)
-        self._answer, self._answer_ms, self._awaits_answer = answer or Answer(), answer_ms, False
+        self._common, self._answer_ms, self._awaits_answer = common or Common(), answer_ms, False
         self._asks_from: int | None = None  # what was granted before the batch that a throttle of hours is to get
         self._progress_at_ms = self._probed_at_ms = NEVER_MS
         self._last_wire = 0
@@ -161,7 +161,7 @@ class SendPace:
         Of a small quota a slow start would send a quarter of a minute's worth within the second that the answer takes,
         and all of it would be throttled.
         """
-        self._awaits_answer = self._answer.is_due(self._answer_ms, now_ms) and self._pacer.rate() == inf
+        self._awaits_answer = self._common.is_due(self._answer_ms, now_ms) and self._pacer.rate() == inf
         return self._awaits_answer and self.granted >= SLOW_START_BYTES
 
     def _most_outstanding(self) -> float:
@@ -228,7 +228,7 @@ class SendPace:
         # What there is quota for already waits for nothing. Where every hand-over between the application's thread and
         # the sender's takes long, as on a busy machine, a lump in each would leave a tenth of a quota and more.
         behind = max(0.0, self._pacer.banked_bytes - self._cost.wire(lump)) / self._cost.part if self.granted else 0.0
-        return late * (max(places, 1) + 1) / 2 * lump + behind
+        return late * (max(places, 1) + 1) / 2 * lump + behind / self._common.members
 
     def time_of_ms(self, raw_bytes: float) -> int:
         """How long so many raw bytes take to leave, once the window has room for them."""
@@ -284,7 +284,7 @@ class SendPace:
         if raw_bytes > 0:
             if not self._settled:
                 self._awaits_answer = self._answer_ms > 0
-                self._answer.begin(now_ms)
+                self._common.begin(now_ms)
             self._settled += raw_bytes
             self._progress_at_ms = now_ms
             while self._flying and self._flying[0][0] <= self._settled:

@@ -5,15 +5,20 @@ from typing import Final
 NEVER_MS: Final = -(2**62)
 
 
-class Answer:
-    """Which quota applies, told by a cluster that takes messages and is slow to say: most wait for that, for a while.
+class Common:
+    """What those have in common that share a quota.
 
-    All that share a quota wait at the same time, for all brokers: for who comes later nobody waits once more.
+    They wait at the same time, for all brokers, for a cluster that takes messages and is slow to say which quota
+    applies: for who comes later nobody waits once more. And what may go at once is for all of them.
+
+    Attributes:
+        members: how many they are.
     """
 
-    __slots__ = ("_began_at_ms",)
+    __slots__ = ("_began_at_ms", "members")
 
     def __init__(self) -> None:
+        self.members = 1
         self._began_at_ms: int | None = None
 
     def begin(self, now_ms: int) -> None:
@@ -22,7 +27,7 @@ class Answer:
             self._began_at_ms = now_ms
 
     def is_due(self, most_ms: int, now_ms: int) -> bool:
-        """Whether somebody waits for it who does so for `most_ms`."""
+        """Whether somebody waits for the answer who does so for `most_ms`."""
         return self._began_at_ms is not None and 0 <= now_ms - self._began_at_ms < most_ms
 
 

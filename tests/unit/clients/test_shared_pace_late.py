@@ -20,9 +20,10 @@ QUOTA = 524_288
 class Client:
     """One producer: its queue, and what it has sent since the start."""
 
-    def __init__(self, pacer: Pacer, quota: int) -> None:
-        self.queue = SendQueue(SendPace(pacer, BatchCost(), quota, linger_ms=5))
+    def __init__(self, shared: SharedPace, pacer: Pacer, quota: int) -> None:
+        self.queue = SendQueue(SendPace(pacer, BatchCost(), quota, linger_ms=5, common=shared.common))
         self.sent_bytes = 0
+        shared.join(self)
 
     def fill(self, now_ms: int) -> None:
         """With as much as there is room for."""
@@ -47,7 +48,7 @@ class World:
         self.random = random.Random(1)
         self.pace = SharedPace()
         pacer = self.pace.pacer(1, lambda: Pacer(quota))
-        self.clients = [Client(pacer, quota) for _ in range(count)]
+        self.clients = [Client(self.pace, pacer, quota) for _ in range(count)]
         self.late_ms = late_ms
         self.events = [(T0, number) for number in range(count)]
 
@@ -94,3 +95,21 @@ def test_who_has_sent_little_for_long_has_nothing_to_make_up_for() -> None:
     world.play(20_000, Client.fill, now_and_then)
     sent = world.play(25_000, Client.fill)
     assert min(sent) > 0.7 * max(sent)
+
+
+@pytest.mark.parametrize("count", [1, 2, 16])
+def test_what_has_been_saved_up_is_taken_once_and_not_by_each_of_them(count: int) -> None:
+    """Of 16 each took it all: after a pause one call waited for 8 s, in place of 0.6."""
+    world = World(count, 5)
+    for client in world.clients:
+        client.queue.offer(Waiting("t", 0, 100, T0, None))
+        client.send(world.pace, T0)
+    now_ms = T0 + 15_000
+    for client in world.clients:
+        client.queue.offer(Waiting("t", 0, 100, now_ms, None))
+        client.send(world.pace, now_ms)
+    for client in world.clients:
+        client.fill(now_ms)
+    waiting = sum(client.queue.raw_bytes for client in world.clients)
+    few = sum(client.queue.pace.lump_bytes(1) * 3 for client in world.clients)  # UNEVEN
+    assert 0.25 * QUOTA < waiting < 0.6 * QUOTA + few

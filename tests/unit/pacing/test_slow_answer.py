@@ -6,7 +6,7 @@ import pytest
 
 from kclient_quota.pacing.pacer import SLOW_START_BYTES, Pacer
 from kclient_quota.pacing.sending.send_pace import ANSWER_ROOM_BYTES, SendPace
-from kclient_quota.pacing.sending.throttle_told import Answer
+from kclient_quota.pacing.sending.throttle_told import Common
 
 T0 = 1_000_000
 ANSWER_MS = 3_000
@@ -24,8 +24,8 @@ def sent_until(pace, now_ms, until_ms):
     return pace.granted - before
 
 
-def pace_of(answer_ms=ANSWER_MS, answer=None):
-    return SendPace(Pacer(), linger_ms=5, answer=answer, answer_ms=answer_ms)
+def pace_of(answer_ms=ANSWER_MS, common=None):
+    return SendPace(Pacer(), linger_ms=5, common=common, answer_ms=answer_ms)
 
 
 def test_little_goes_until_the_time_for_the_answer_is_over_and_then_all():
@@ -82,12 +82,12 @@ def test_what_is_to_go_first_goes():
 
 
 def test_nobody_waits_anew_for_another_broker_or_for_who_comes_later():
-    answer = Answer()
-    sent_until(pace_of(answer=answer), T0, T0 + 2_000)
-    later = pace_of(answer=answer)
+    common = Common()
+    sent_until(pace_of(common=common), T0, T0 + 2_000)
+    later = pace_of(common=common)
     assert sent_until(later, T0 + 2_000, T0 + ANSWER_MS) <= SLOW_START_BYTES + BATCH
     assert sent_until(later, T0 + ANSWER_MS, T0 + ANSWER_MS + 500) > 1_000_000
-    assert sent_until(pace_of(answer=answer), T0 + 60_000, T0 + 60_500) > 1_000_000
+    assert sent_until(pace_of(common=common), T0 + 60_000, T0 + 60_500) > 1_000_000
 
 
 def test_a_clock_that_jumps_makes_nobody_wait_for_longer():
