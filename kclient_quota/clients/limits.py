@@ -35,8 +35,7 @@ JITTER = 0.8, 1.2
 FRESH_PART = 1 / 6
 """Whoever looks again now and then takes what another client of this process was told in such a part of a minute."""
 CHANGED_MS = 1_000
-"""Who has seen it change looks again after so long, besides what lies between any two looks; then after twice that, and
-so on."""
+"""Who has seen it change looks again after so long, besides what lies between any two looks; then after twice that."""
 AGAIN_MS = 100  # what the cluster has not answered in time is asked again
 CALLBACK_PERIOD_MS = 1_000
 ASK_DEADLINE_MS = 1_000
@@ -374,7 +373,8 @@ class LimitWatch:
             asked, self._is_asked = self._is_asked, False  # who asks from now on is to have another answer
             if self.check(asked=asked):
                 # A broker that throttles again and again must not be asked again and again.
-                self._end.wait(0 if self._finder.has_callback else MIN_REFRESH_MS / 1000)
+                rest_ms = CHANGED_MS if self._finder.is_away else MIN_REFRESH_MS
+                self._end.wait(0 if self._finder.has_callback else rest_ms / 1000)
 
     def _sleep(self) -> None:
         # A fleet that was started at once must not ask in step.

@@ -192,6 +192,22 @@ def test_who_was_not_answered_asks_again_soon_and_who_was_refused_does_not(monke
     assert slept == [limits.AGAIN_MS, limits.REFRESH_MS]
 
 
+def test_who_is_not_answered_rests_less_before_it_asks_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    rested: list[float] = []
+    for is_away in (True, False):
+        finds = finder({}, Asked(EffectiveLimits(denied="no", is_away=is_away)))
+        watch = LimitWatch(finds, lambda _: None)
+
+        def rest(seconds: float, watch: LimitWatch = watch) -> None:
+            rested.append(seconds)
+            watch._stops = True
+
+        monkeypatch.setattr(watch, "_sleep", lambda: None)
+        monkeypatch.setattr(watch._end, "wait", rest)
+        watch._run()
+    assert rested == [limits.CHANGED_MS / 1000, limits.MIN_REFRESH_MS / 1000]
+
+
 def test_a_watch_answers_when_told_to_and_stops() -> None:
     ask = Asked(EffectiveLimits(producer_byte_rate=9))
     answered = threading.Event()
