@@ -49,6 +49,8 @@ SLICE_MS: Final = 500
 """How long librdkafka is polled at a time, so that what it says of throttles is heard."""
 NAP_MS: Final = 100
 """How long is slept at a time: a limit may change meanwhile."""
+ANSWER_MS: Final = 4_000
+"""How long the constructor waits for a cluster that is slow to say which quota applies: sizes stay as they are then."""
 CLOSE_S: Final = 5
 """How long `close` waits for librdkafka, which waits for a muted broker."""
 _SIZE_KEYS: Final = ("fetch.max.bytes", "message.max.bytes")
@@ -68,7 +70,7 @@ class PacedShareConsumer(CShareConsumer, TelemetryMethods):
         conf, ours = split(given)
         self._kq_asks_with = dict(conf)
         finder = LimitFinder(ours, self._kq_asks_with, byte_rate_key=CONSUMER_BYTE_RATE)
-        limit = settings.NO_LIMIT if ours.backoff is Backoff.OFF else finder.find()
+        limit = settings.NO_LIMIT if ours.backoff is Backoff.OFF else finder.find(ANSWER_MS)
         warn_of_default_client_id(conf, limit)
         self._kq_client_id = client_id_of(conf)
         self._kq_limit = limit

@@ -8,8 +8,9 @@ import confluent_kafka
 import pytest
 from confluent_kafka import OFFSET_END, TopicPartition
 
-from kclient_quota import Consumer, Producer, QuotaThrottledError
+from kclient_quota import Consumer, Producer, QuotaThrottledError, ShareConsumer
 from kclient_quota.broker import EmbeddedBroker
+from kclient_quota.certify.scenes.preparing import configure_group
 
 MESSAGE = b"x" * 1_000
 ASKS_AS = "kclient-quota"
@@ -212,3 +213,23 @@ def test_a_cluster_that_comes_later_is_asked_before_anything_is_fetched(late_s):
         consumer.close()
     assert max(throttles) < 0.5, throttles
     assert count > 300
+
+
+def test_a_share_consumer_waits_for_the_answer_as_its_sizes_stay():
+    with EmbeddedBroker(topics={"shared": 1}) as broker:
+        full_of(broker, "shared", 3_000)
+        configure_group(broker.bootstrap_servers, "shared", {"share.auto.offset.reset": "earliest"})
+        broker.set_quota(client_id="shared", consumer_byte_rate=51_200)
+        broker.faults.delay_on("DescribeClientQuotas", 1_500, count=2)
+        throttles = [0.0]
+        hears = {"throttle_cb": lambda event: throttles.append(event.throttle_time)}
+        given = {**conf(broker, "shared"), "group.id": "shared", **hears}
+        del given["linger.ms"]
+        consumer = ShareConsumer(given)
+        consumer.subscribe(["shared"])
+        end, count = time.monotonic() + 8, 0
+        while time.monotonic() < end:
+            count += sum(message.error() is None for message in consumer.poll(0.1))
+        consumer.close()
+        assert max(throttles) < 0.5, throttles
+        assert count > 300
