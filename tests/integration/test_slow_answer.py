@@ -113,6 +113,18 @@ def test_who_shares_a_quota_waits_for_nobody_that_is_made_later():
             producer.close()
 
 
+def test_a_flush_that_has_less_time_leaves_nothing():
+    with EmbeddedBroker(topics={"brief": 2}) as broker:
+        broker.faults.blackhole_client(ASKS_AS)
+        producer = Producer(conf(broker, "brief"))
+        for _ in range(45):
+            producer.produce("brief", MESSAGE)
+        began = time.monotonic()
+        assert not producer.flush(2.5)
+        assert time.monotonic() - began < 2
+        producer.close()
+
+
 def test_what_would_grow_too_old_meanwhile_is_sent():
     with EmbeddedBroker(topics={"hasty": 2}) as broker:
         broker.faults.blackhole_client(ASKS_AS)

@@ -27,7 +27,7 @@ from kclient_quota.clients.producer.core import ProducerCore
 from kclient_quota.clients.producer.hearing import Hearing
 from kclient_quota.clients.producer.outbox import Handed, Outbox, at_exit
 from kclient_quota.clients.producer.routes import Routes
-from kclient_quota.clients.producer.sender import Sender
+from kclient_quota.clients.producer.sender import ANSWER_MS, Sender
 from kclient_quota.clients.producer.sorting import Sorting
 from kclient_quota.clients.producer.taking import raw_bytes
 from kclient_quota.clients.producer.transaction import Transaction
@@ -47,9 +47,6 @@ from kclient_quota.pacing.sending.turns import Waiting
 from kclient_quota.quota.entity import PRODUCER_BYTE_RATE
 
 ERRORS_ONLY_KEY: Final = "delivery.report.only.error"
-ANSWER_MS: Final = 3_000
-"""So long after the first delivery most messages wait for a cluster that has not told the quota yet. A busy Apache
-Kafka has taken a second and more; a producer of 51,200 B/s had sent 14 s' worth by then, and was throttled for it."""
 
 
 class Parts:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
 
-from kclient_quota.clients.calls import held_briefly, needed
+from kclient_quota.clients.calls import held_briefly, needed, undisturbed
 from kclient_quota.clients.producer.answers import Answers, code_of, give_back, raise_again
 from kclient_quota.clients.producer.beginning import ASK_MS
 from kclient_quota.clients.producer.core import ProducerCore, Sent
@@ -40,6 +40,9 @@ POLL_MS: Final = 10
 """Longest poll while messages are on their way: how soon a new one is noticed."""
 IDLE_MS: Final = 500
 """How long to sleep when there is nothing to do: how soon a producer that is gone is noticed."""
+ANSWER_MS: Final = 3_000
+"""So long after the first delivery most messages wait for a cluster that has not told the quota yet. A busy Apache
+Kafka has taken a second and more; a producer of 51,200 B/s had sent 14 s' worth by then, and was throttled for it."""
 FULL_MS: Final = 10
 """When to try again after librdkafka's queue was full."""
 
@@ -139,6 +142,15 @@ class Sender:
             return needed(self._step, producer)
         finally:
             self._one.release()
+
+    def flush_ends_in(self, time_ms: float) -> None:
+        """Somebody flushes for so long: who has less time than the wait for the quota may take has messages left."""
+        if 0 < time_ms < ANSWER_MS:
+            undisturbed(self.lock, self._wait_no_longer)
+
+    def _wait_no_longer(self) -> None:
+        for broker in self.core.brokers:
+            broker.queue.pace.wait_no_longer()
 
     def _go_on(self, error: Exception) -> None:
         """What is fatal the application's next call raises; the rest is logged, once a minute, as it may never end."""

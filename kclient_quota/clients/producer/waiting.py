@@ -310,7 +310,9 @@ class WaitingProducer(CProducer):
         try:
             while True:
                 self._kq_sender.wants_flush = True  # again: another thread's flush may have ended
-                slice_ms = SLICE_MS if deadline_ms is None else min(SLICE_MS, max(0, deadline_ms - clock.now_ms()))
+                left_ms = inf if deadline_ms is None else max(0, deadline_ms - clock.now_ms())
+                self._kq_sender.flush_ends_in(left_ms)
+                slice_ms = min(SLICE_MS, left_ms)
                 if stop is not None and stop():
                     slice_ms = 0
                 self._kq_send_here(slice_ms)

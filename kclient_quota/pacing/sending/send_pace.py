@@ -95,19 +95,15 @@ class SendPace:
         common: Common | None = None,
         answer_ms: int = 0,
     ) -> None:
-        self._pacer = pacer
+        self._pacer, self._limit = pacer, limit
         self._cost = BatchCost() if cost is None else cost
-        self._limit = limit
-        self._linger_ms = linger_ms
-        self._max_delay_ms = max_delay_ms
-        self._in_flight = in_flight
-        self._client_bytes = client_bytes
+        self._linger_ms, self._max_delay_ms = linger_ms, max_delay_ms
+        self._in_flight, self._client_bytes = in_flight, client_bytes
         self._throttle = ThrottleTold(longest_throttle_ms)
         self._common, self._answer_ms, self._awaits_answer = common or Common(), answer_ms, False
         self._asks_from: int | None = None  # what was granted before the batch that a throttle of hours is to get
         self._progress_at_ms = self._probed_at_ms = NEVER_MS
-        self._last_wire = 0
-        self._message_raw = 0.0  # raw bytes of a message, as of late; 0: not known
+        self._last_wire, self._message_raw = 0, 0.0  # the latter: raw bytes of a message, as of late; 0: not known
         self._told = WireTold(self._cost)
         self._settled = self._landed = 0  # raw bytes delivered, of them those of whole batches
         self._stray = 0  # raw bytes that librdkafka has nobody to send to
@@ -369,13 +365,17 @@ class SendPace:
     def set_limit(self, limit: float | None, now_ms: int) -> None:
         """Follow another limit, in bytes per second."""
         self._limit, self.stands_back = limit, False
-        self._awaits_answer, self._answer_ms = False, 0
+        self.wait_no_longer()
         if limit is None or limit != self._pacer.limit:  # one that shares the pacer may have heard of it before
             self._pacer.set_limit(limit, now_ms)
 
     def move_to(self, pacer: Pacer) -> None:
         """The bytes are another user's from now on."""
         self._pacer, self._owed = pacer, 0.0
+
+    def wait_no_longer(self) -> None:
+        """What is still being asked for comes too late for somebody."""
+        self._awaits_answer, self._answer_ms = False, 0
 
     def let_go(self) -> None:
         """It is known that no quota of bytes applies: no slow start, in which requests are many and small."""
