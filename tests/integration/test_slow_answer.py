@@ -1,14 +1,12 @@
 """A cluster that takes messages at once and is slow to say which quota applies, as a busy one is."""
 
-import socket
 import time
 from contextlib import suppress
 
 import confluent_kafka
 import pytest
-from confluent_kafka import OFFSET_END, TopicPartition
 
-from kclient_quota import Consumer, Producer, QuotaThrottledError, ShareConsumer
+from kclient_quota import Producer, QuotaThrottledError, ShareConsumer
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.certify.scenes.preparing import configure_group
 
@@ -142,89 +140,6 @@ def full_of(broker, name, count):
     for _ in range(count):
         plain.produce(name, MESSAGE)
     assert not plain.flush(30)
-
-
-def reader(broker, name, **more):
-    return Consumer({**conf(broker, name), "group.id": name, "auto.offset.reset": "earliest", **more})
-
-
-def received(consumer, seconds):
-    end, count = time.monotonic() + seconds, 0
-    while time.monotonic() < end:
-        message = consumer.poll(0.1)
-        count += message is not None and message.error() is None
-    return count
-
-
-@pytest.mark.parametrize("subscribes", [False, True])
-def test_nothing_is_fetched_before_the_answer(subscribes):
-    with EmbeddedBroker(topics={"late": 1}) as broker:
-        full_of(broker, "late", 3_000)
-        broker.set_quota(client_id="late", consumer_byte_rate=51_200)
-        broker.faults.delay_on("DescribeClientQuotas", 2_000, count=2)
-        throttles = [0.0]
-        consumer = reader(broker, "late", throttle_cb=lambda event: throttles.append(event.throttle_time))
-        if subscribes:
-            consumer.subscribe(["late"])
-        else:
-            consumer.assign([TopicPartition("late", 0, 0)])
-        count = received(consumer, 10)
-        consumer.close()
-        assert max(throttles) < 0.5, throttles
-        assert count > 300
-
-
-def test_a_consumer_reads_where_nothing_ever_answers():
-    with EmbeddedBroker(topics={"silent": 1}) as broker:
-        full_of(broker, "silent", 3_000)
-        broker.faults.blackhole_client(ASKS_AS)
-        consumer = reader(broker, "silent")
-        consumer.assign([TopicPartition("silent", 0, 0)])
-        assert received(consumer, 2) == 0
-        assert received(consumer, 3) == 3_000
-        consumer.close()
-
-
-def test_what_begins_at_its_end_begins_there_whoever_fetches_then():
-    with EmbeddedBroker(topics={"ends": 1}) as broker:
-        full_of(broker, "ends", 100)
-        broker.set_quota(client_id="ends", consumer_byte_rate=51_200)
-        broker.faults.delay_on("DescribeClientQuotas", 1_500, count=2)
-        consumer = reader(broker, "ends")
-        consumer.assign([TopicPartition("ends", 0, 0)])
-        got = 0
-        while not any(state.limit for state in consumer.quota_state().values()):
-            consumer.seek(TopicPartition("ends", 0, OFFSET_END))
-            received(consumer, 0.1)
-            full_of(broker, "ends", 1)
-            got = received(consumer, 0.4)
-        assert got + received(consumer, 3) == 1
-        consumer.close()
-
-
-@pytest.mark.parametrize("late_s", [3, 10])
-def test_a_cluster_that_comes_later_is_asked_before_anything_is_fetched(late_s):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    throttles = [0.0]
-    consumer = Consumer(
-        {
-            "bootstrap.servers": f"127.0.0.1:{port}",
-            "client.id": "early",
-            "group.id": "early",
-            "log_level": 0,
-            "throttle_cb": lambda event: throttles.append(event.throttle_time),
-        }
-    )
-    consumer.assign([TopicPartition("early", 0, 0)])
-    assert received(consumer, late_s) == 0
-    with EmbeddedBroker(topics={"early": 1}, ports=port) as broker:
-        broker.set_quota(client_id="early", consumer_byte_rate=51_200)
-        full_of(broker, "early", 3_000)
-        count = received(consumer, 10)
-        consumer.close()
-    assert max(throttles) < 0.5, throttles
-    assert count > 300
 
 
 def test_a_share_consumer_waits_for_the_answer_as_its_sizes_stay():

@@ -14,14 +14,13 @@ from kclient_quota.clients.agents import CConsumer, place, with_methods
 from kclient_quota.clients.calls import NotMade, interruptible, log_in_as, merged
 from kclient_quota.clients.consumer import settings
 from kclient_quota.clients.consumer.core import ConsumerCore
-from kclient_quota.clients.consumer.fetching import STATISTICS_MS, made_apart
+from kclient_quota.clients.consumer.fetching import made_apart
 from kclient_quota.clients.consumer.held import key_of
 from kclient_quota.clients.consumer.listening import Listener
 from kclient_quota.clients.consumer.storing import Storing
 from kclient_quota.clients.consumer.watching import WATCHING, PollWatch
 from kclient_quota.clients.interceptor import ConsumerInterceptors, closing_unless_made, load
 from kclient_quota.clients.librdkafka.keys import explained
-from kclient_quota.clients.librdkafka.statistics_schedule import told_ms
 from kclient_quota.clients.limits import (
     LimitFinder,
     LimitWatch,
@@ -81,7 +80,6 @@ class PacedConsumer(Storing, TelemetryMethods):
         if self._kq_stores:
             final[settings.STORE_KEY] = False
         self._kq_prepare_fetching(final, listener.fetcher_events.append)
-        self._kq_awaits_answer = finder.is_away and bool(told_ms(conf, STATISTICS_MS))
         try:
             with closing_unless_made(interceptors):
                 super().__init__(settings.without_an_empty_group({**final, **sizes.imposed}))
@@ -345,8 +343,7 @@ def _on_assign(call: RebalanceCallback | None, consumer: PacedConsumer, partitio
     times_assigned = consumer._kq_times_assigned
     if call is not None:
         consumer._kq_listener.call_back(call, consumer, partitions)
-    is_paused = consumer._kq_fetcher is not None or consumer._kq_awaits_answer
-    if is_paused and consumer._kq_times_assigned == times_assigned:
+    if consumer._kq_fetcher is not None and consumer._kq_times_assigned == times_assigned:
         consumer._kq_assign_paused(partitions)
     if consumer._kq_telemetry is not None:
         consumer._kq_telemetry.rebalance_ended()

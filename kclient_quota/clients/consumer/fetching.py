@@ -37,8 +37,6 @@ COMMITTED_S: Final = 5.0
 EARLIEST: Final = {"earliest", "smallest", "beginning"}
 LATEST: Final = {"latest", "largest", "end"}
 STATISTICS_MS: Final = 250
-ANSWER_MS: Final = 3_000
-"""So long nothing is fetched, from when something could be, while the cluster does not say which quota applies."""
 _NOT_TOLD: Final = "Failed to fetch committed offsets"
 """How librdkafka begins to say that it could not ask the group where partitions begin. It does not ask again."""
 _PASSES: Final = frozenset(
@@ -73,8 +71,7 @@ class Fetching(CConsumer):
     """confluent_kafka's Consumer whose messages may come by way of another one.
 
     `_starts` tells where the application has had partitions begun; where it leaves that to the group they are missing.
-    `_asked` are those of which the other client has had to ask the group. While `_awaits_answer` nothing is
-    fetched: what librdkafka asks for before it is known that a quota applies is a whole window's worth, twice over.
+    `_asked` are those of which the other client has had to ask the group.
     """
 
     _kq_fetcher: CConsumer | None = None
@@ -90,9 +87,6 @@ class Fetching(CConsumer):
     _kq_reset = "latest"
     _kq_tells_ends = False
     _kq_said_not_made = False
-    _kq_awaits_answer = False
-    _kq_ask_soon: Callable[[], None]
-    _kq_answer_until_ms: int | None = None  # known as soon as something could be fetched
 
     def _kq_prepare_fetching(self, conf: Mapping[str, Any], events: Callable[[Any], None]) -> None:
         """Remember how to make another client.
@@ -146,8 +140,6 @@ class Fetching(CConsumer):
         return super().get_watermark_offsets(partition, *args, **kwargs)
 
     def _kq_pause_source(self, partitions: list[TopicPartition], *, is_paused: bool) -> None:
-        if self._kq_awaits_answer and not is_paused:
-            return  # they are resumed with all others
         source: Any = super() if self._kq_fetcher is None else self._kq_fetcher
         (source.pause if is_paused else source.resume)(partitions)
 
@@ -164,8 +156,6 @@ class Fetching(CConsumer):
         """The application wants these read from there."""
         self._kq_times_assigned += 1
         self._kq_note_starts(partitions)
-        if self._kq_awaits_answer:
-            super().pause(partitions)
 
     def _kq_note_starts(self, partitions: list[TopicPartition]) -> None:
         self._kq_begun_s = unix_ms() / 1000  # what statistics have told of these is of before
@@ -259,31 +249,6 @@ class Fetching(CConsumer):
         (super().incremental_assign if self._kq_is_cooperative else super().assign)(partitions)
         super().pause(partitions)
 
-    def _kq_see_answer(self, told: Mapping[str, Any], now_ms: int, *, has_come: bool) -> None:
-        """Begin to fetch as soon as it is known which quota applies, or when that was waited for for long enough.
-
-        Args:
-            told: the last statistics.
-            now_ms: now.
-            has_come: whether the cluster has said which quota applies, and sizes are those that it asks for.
-        """
-        until_ms = self._kq_answer_until_ms
-        if until_ms is None and _could_fetch(told):
-            until_ms = self._kq_answer_until_ms = now_ms + ANSWER_MS
-            self._kq_ask_soon()  # the cluster may not have been there so far
-        if has_come or (until_ms is not None and not 0 < until_ms - now_ms <= ANSWER_MS):
-            # Whom a signal ends here does it once more.
-            if self._kq_fetcher is None:
-                super().resume([part for part in super().assignment() if key_of(part) not in self._kq_paused])
-            self._kq_awaits_answer = False
-
-    def _kq_knows_starts(self, told: Mapping[str, Any]) -> bool:
-        """Whether another client can begin where this one would: one that has fetched knows enough of that."""
-        if not self._kq_awaits_answer:
-            return True
-        is_of_now = told.get("time", 0) > self._kq_begun_s
-        return is_of_now and all(_next_fetch(told, key_of(part)) for part in super().assignment())
-
     # Changing sizes ------------------------------------------------------------------------------------------------
 
     def _kq_made_to_fetch(self, sizes: FetchSizes) -> CConsumer | None:
@@ -375,13 +340,6 @@ def was_not_told(event: Message) -> bool:
     """Whether an event says that it could not be asked just now where partitions begin."""
     error = event.error()
     return error is not None and error.code() in _PASSES and error.str().startswith(_NOT_TOLD)
-
-
-def _could_fetch(told: Mapping[str, Any]) -> bool:
-    """Whether there is a broker to fetch from, by statistics."""
-    topics = told.get("topics", {}).values()
-    parts = (part for topic in topics for part in topic["partitions"].values())
-    return any(part["fetch_state"] == "active" and part["leader"] >= 0 for part in parts)
 
 
 def _next_fetch(told: Mapping[str, Any], key: Partition) -> dict[Partition, int]:

@@ -289,12 +289,9 @@ class Receiving(Recovering):
                 self._kq_ask_again(self._kq_listener.told)
                 # What a signal has ended is done the next time.
                 self._kq_other_sizes = self._kq_core.other_sizes(self._kq_clock.now_ms()) or self._kq_other_sizes
-                if self._kq_other_sizes is not None and self._kq_knows_starts(self._kq_listener.told):
+                if self._kq_other_sizes is not None:
                     self._kq_change_sizes(self._kq_other_sizes)
                     self._kq_other_sizes = None
-                if self._kq_awaits_answer:
-                    has_come = self._kq_core.limit.known and self._kq_other_sizes is None
-                    self._kq_see_answer(self._kq_listener.told, self._kq_clock.now_ms(), has_come=has_come)
             self._kq_review()
 
     def _kq_change_sizes(self, sizes: FetchSizes) -> None:
