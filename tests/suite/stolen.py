@@ -7,6 +7,8 @@ from typing import Final
 
 MUCH: Final = 0.05
 """So great a part of the processors' time, with others, disturbs a figure by as much as its bound allows."""
+LEAST_TICKS: Final = 50
+"""Half a second of one processor: what is shorter says nothing."""
 LOOK_S: Final = 1.0
 PATIENCE_S: Final = 60.0
 
@@ -37,10 +39,10 @@ class Stolen:
         self._before = read()
 
     def part(self) -> float:
-        """What part of their time others have had since the last call; 0 where that is not known."""
+        """What part of their time others have had since the last call; 0 where that is not known, or too short."""
         before, self._before = self._before, self._read()
         total, others = (now - then for now, then in zip(self._before, before, strict=True))
-        return others / total if total > 0 else 0.0
+        return others / total if total >= LEAST_TICKS else 0.0
 
     def await_calm(self) -> None:
         """Until others have little for a second, but no more than a minute."""

@@ -21,8 +21,10 @@ def test_it_is_a_part_of_what_has_passed_since_the_last_call():
     assert [stolen.part() for _ in range(3)] == [0.0, 0.25, 1.0]
 
 
-def test_where_nothing_is_known_nothing_is_stolen():
-    assert Stolen(lambda: (0, 0)).part() == 0.0
+@pytest.mark.parametrize(("passed", "others", "part"), [(0, 0, 0), (49, 49, 0), (50, 50, 1)])
+def test_where_nothing_is_known_or_little_time_has_passed_nothing_is_stolen(passed, others, part):
+    readings = iter([(0, 0), (passed, others)])
+    assert Stolen(lambda: next(readings)).part() == part
 
 
 @pytest.mark.parametrize(("parts", "seconds"), [([0.5, 0.05], 1), ([0.5, 0.3, 0.06, 0.04], 3), ([0.5] * 100, 60)])
