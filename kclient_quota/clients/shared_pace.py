@@ -79,7 +79,6 @@ class SharedPace:
         self.common = Common()
         self._pacers: dict[int, Pacer] = {}
         self._turns: dict[int, weakref.WeakKeyDictionary[Any, _Turn]] = {}
-        self._members: weakref.WeakSet[Any] = weakref.WeakSet()
 
     def pacer(self, broker: int, new: Callable[[], Pacer]) -> Pacer:
         """That of a broker, made by whoever asks first."""
@@ -138,9 +137,8 @@ class SharedPace:
 
     def join(self, who: Any) -> int:
         """It is one of those that share; how many they are."""
-        self._members.add(who)
-        self.common.members = len(self._members)
-        return self.common.members
+        self.common.members.add(who)
+        return len(self.common.members)
 
 
 class SharedLimit:

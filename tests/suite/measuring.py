@@ -49,7 +49,6 @@ class Measuring:
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
         counted, stolen = 0, Stolen()
         for number in range(1, MOST_TRIES + 1):
-            stolen.part()
             reports = runtestprotocol(item, log=False, nextitem=nextitem)
             part = stolen.part()
             counted += part <= MUCH

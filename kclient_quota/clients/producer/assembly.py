@@ -158,7 +158,7 @@ class Parts:
         self._pace = core.turns = self._pace_of_user()
         self._pace.join(core)
         for broker in core.brokers:
-            broker.queue.pace.move_to(_pacer(self._pace, broker.number, core.limit))
+            broker.queue.pace.move_to(_pacer(self._pace, broker.number, core.limit), self._pace.common)
 
     def configuration(self) -> dict[str, Any]:
         """What librdkafka gets."""

@@ -145,7 +145,7 @@ class Sender:
 
     def flush_ends_in(self, time_ms: float) -> None:
         """Somebody flushes for so long: who has less time than the wait for the quota may take has messages left."""
-        if 0 < time_ms < ANSWER_MS:
+        if 0 < time_ms < ANSWER_MS and not self.core.limit.known:
             undisturbed(self.lock, self._wait_no_longer)
 
     def _wait_no_longer(self) -> None:

@@ -224,7 +224,7 @@ class SendPace:
         # What there is quota for already waits for nothing. Where every hand-over between the application's thread and
         # the sender's takes long, as on a busy machine, a lump in each would leave a tenth of a quota and more.
         behind = max(0.0, self._pacer.banked_bytes - self._cost.wire(lump)) / self._cost.part if self.granted else 0.0
-        return late * (max(places, 1) + 1) / 2 * lump + behind / self._common.members
+        return late * (max(places, 1) + 1) / 2 * lump + behind / max(1, len(self._common.members))
 
     def time_of_ms(self, raw_bytes: float) -> int:
         """How long so many raw bytes take to leave, once the window has room for them."""
@@ -369,9 +369,9 @@ class SendPace:
         if limit is None or limit != self._pacer.limit:  # one that shares the pacer may have heard of it before
             self._pacer.set_limit(limit, now_ms)
 
-    def move_to(self, pacer: Pacer) -> None:
+    def move_to(self, pacer: Pacer, common: Common) -> None:
         """The bytes are another user's from now on."""
-        self._pacer, self._owed = pacer, 0.0
+        self._pacer, self._common, self._owed = pacer, common, 0.0
 
     def wait_no_longer(self) -> None:
         """What is still being asked for comes too late for somebody."""

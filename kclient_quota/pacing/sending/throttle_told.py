@@ -1,6 +1,7 @@
 """What a producer is told, or waits to be told: the broker's last throttle, and which quota applies."""
 
-from typing import Final
+from typing import Any, Final
+from weakref import WeakSet
 
 NEVER_MS: Final = -(2**62)
 
@@ -12,13 +13,13 @@ class Common:
     applies: for who comes later nobody waits once more. And what may go at once is for all of them.
 
     Attributes:
-        members: how many they are.
+        members: they, as long as there are.
     """
 
     __slots__ = ("_began_at_ms", "members")
 
     def __init__(self) -> None:
-        self.members = 1
+        self.members: WeakSet[Any] = WeakSet()
         self._began_at_ms: int | None = None
 
     def begin(self, now_ms: int) -> None:

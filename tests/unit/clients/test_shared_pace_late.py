@@ -113,3 +113,13 @@ def test_what_has_been_saved_up_is_taken_once_and_not_by_each_of_them(count: int
     waiting = sum(client.queue.raw_bytes for client in world.clients)
     few = sum(client.queue.pace.lump_bytes(1) * 3 for client in world.clients)  # UNEVEN
     assert 0.25 * QUOTA < waiting < 0.6 * QUOTA + few
+
+
+def test_who_is_gone_leaves_its_part_of_what_has_been_saved_up_to_the_others() -> None:
+    world = World(2, 5)
+    (stays, leaves), world.clients = world.clients, []
+    stays.queue.pace.on_granted(100, T0)
+    stays.queue.pace.wait_ms(100, T0 + 5_000, 1)
+    shared = stays.queue.pace.room_bytes(1)
+    del leaves
+    assert stays.queue.pace.room_bytes(1) > 1.5 * shared
