@@ -35,7 +35,8 @@ def beside_each_other() -> Figures:
     return {
         "wrote": {name: round(each.late_share, 2) for name, each in wrote.items()},
         "read": {name: round(seen.result().share, 2) for name, seen in consuming.items()},
-        "slowest_s": max(each.slowest_s for name, each in wrote.items() if name != "event-hubs"),
+        "slowest_s": {name: round(each.slowest_s, 1) for name, each in wrote.items() if name != "event-hubs"},
+        "throttled_s": {name: round(max(each.throttles_s, default=0), 1) for name, each in wrote.items()},
     }
 
 
@@ -47,4 +48,8 @@ def test_the_quota_is_used_in_every_manner_of_throttling(played: Played) -> None
     seen = played(every_manner)
     assert {name: share for name, share in seen["wrote"].items() if share < PRODUCERS[name]} == {}, seen
     assert {name: share for name, share in seen["read"].items() if share < CONSUMERS[name]} == {}, seen
-    assert seen["slowest_s"] < 5, seen
+    # Who has to learn may have a second request on its way when it hears of the first throttle: that one lies there
+    # for as long as the broker reads nothing. Who knows the quota is never throttled for long.
+    slowest_s = seen["slowest_s"]
+    assert slowest_s.pop("managed") < seen["throttled_s"]["managed"] + 1, seen
+    assert {name: each_s for name, each_s in slowest_s.items() if each_s >= 5} == {}, seen
