@@ -1,5 +1,7 @@
 """What clients wanted, and quotas that brokers have room for: against plain Python."""
 
+import contextlib
+import io
 import math
 import random
 from datetime import UTC, datetime
@@ -111,6 +113,15 @@ def test_quotas_of_a_broker_add_up_to_no_more_than_it_can_do(spark):
             value = max(math.ceil(rate / 1024), 1) * 1024.0
             wants = min(max(value, least), *(levels[broker] for broker in on))
             assert given.get(name, least) == wants
+
+
+def test_a_capacity_does_not_have_usage_read_many_times(spark):
+    """Each part of a plan that is joined to itself is planned and, where Spark sees no sameness, read once more."""
+    rows = spark.createDataFrame([row(0, "c", "1", byte_rate=1_000.0)], COLUMNS)
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        recommend(rows, Policy(broker_capacity=1e6)).explain()
+    assert 1 <= said.getvalue().count("Scan ExistingRDD") <= 4
 
 
 def test_a_quota_is_no_more_than_the_most(spark):

@@ -29,7 +29,7 @@ from kclient_quota.admin.units import QuotaUnit, enforced
 from kclient_quota.errors import ConfigError
 from kclient_quota.quota.entity import DEFAULT, ClientQuotaEntity, Name
 from kclient_quota.spark.jobs.demand import MOST_GROWTH, with_demand
-from kclient_quota.spark.jobs.rationing import bounds
+from kclient_quota.spark.jobs.rationing import with_levels
 from kclient_quota.spark.quota_table import ROLE_KEYS
 
 if TYPE_CHECKING:
@@ -90,12 +90,13 @@ def recommend(usage: "DataFrame", policy: Policy) -> "DataFrame":
     """
     who = ENTITIES[policy.entity]
     wanted = _wanted(_demands(usage, policy), policy)
-    defaults = wanted.groupBy("role").agg(
-        F.percentile_approx("value", policy.default_quantile, policy.accuracy).alias("default")
-    )
+    of_most = F.percentile_approx("value", policy.default_quantile, policy.accuracy)
+    # A window, not an aggregate that is joined: Spark would plan all that comes before it once more for each use.
+    wanted = wanted.withColumn("default", of_most.over(Window.partitionBy("role")))
     if policy.broker_capacity is not None:
-        wanted, defaults = _rationed(wanted, defaults, usage, policy.broker_capacity, who)
-    overrides = wanted.join(F.broadcast(defaults), "role").where(F.col("value") > F.col("default"))
+        wanted = _rationed(wanted, usage, policy.broker_capacity, who)
+    defaults = wanted.groupBy("role").agg(F.first("default").alias("default"))
+    overrides = wanted.where(F.col("value") > F.col("default"))
     nobody = {name: F.lit(None).cast("string") for name in ("user", "client_id")}
     kinds = {"demand": "double", "demand_highest": "double", "windows": "bigint"}
     rest = {name: F.lit(None).cast(kind) for name, kind in kinds.items()}
@@ -153,21 +154,19 @@ def _wanted(demands: "DataFrame", policy: Policy) -> "DataFrame":
     return wanted.withColumn("value", F.least(value.cast("double"), most))
 
 
-def _rationed(
-    wanted: "DataFrame", defaults: "DataFrame", usage: "DataFrame", capacity: float, who: tuple[str, ...]
-) -> tuple["DataFrame", "DataFrame"]:
-    """`wanted` and `defaults`, lowered so far that what applies to those who use a broker fits into it."""
-    limits = wanted.join(F.broadcast(defaults), "role").withColumn("limit", F.greatest("value", "default"))
+def _rationed(wanted: "DataFrame", usage: "DataFrame", capacity: float, who: tuple[str, ...]) -> "DataFrame":
+    """`wanted`, value and default lowered so far that what applies to those who use a broker fits into it."""
     at = usage.where(F.col("byte_rate").isNotNull()).select("cluster_id", "broker", "role", *who).distinct()
     has_brokers = F.max("broker").over(Window.partitionBy("role", *who)).isNotNull()
     # Where a client tells of its brokers, what it tells of all of them together takes no seat.
     seats = at.withColumn("_sits", F.col("broker").isNotNull() | ~has_brokers).where("_sits").drop("_sits")
-    found = bounds(seats.join(limits.select("role", *who, "limit"), ["role", *who]), capacity, who)
-    lowest = found.groupBy("role").agg(F.min("bound").alias("lowest"))
-    defaults = defaults.join(lowest, "role").select("role", F.least("default", "lowest").alias("default"))
-    cut = F.least(F.greatest("value", "default"), "bound")
-    wanted = wanted.join(found, ["role", *who]).join(F.broadcast(defaults), "role").withColumn("value", cut)
-    return wanted.drop("bound", "default"), defaults
+    limits = wanted.withColumn("limit", F.greatest("value", "default"))
+    seated = with_levels(seats.join(limits, ["role", *who]), capacity)
+    same = (F.first(name).alias(name) for name in wanted.columns if name not in {"role", *who})
+    found = seated.groupBy("role", *who).agg(*same, F.min("level").alias("_bound"))
+    lowest = F.least("default", F.min("_bound").over(Window.partitionBy("role")))
+    cut = F.least(F.greatest("value", "default"), "_bound")
+    return found.withColumn("default", lowest).withColumn("value", cut).drop("_bound")
 
 
 def quota_file(rows: "Iterable[Row]", policy: Policy) -> str:
