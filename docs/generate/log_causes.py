@@ -282,6 +282,12 @@ CAUSES: dict[str, tuple[str, str]] = {
         "messages wait for the quota, and a sample of them takes far fewer bytes with the setting that is named; said once",
         "the setting, if its processor time or its wait suits you: [getting more out of a quota](../how-to/more-out-of-a-quota.md)",
     ),
+    "Client %r: broker %d is %.0f ms away, and with enable.idempotence=true": (
+        "an idempotent producer of librdkafka has one request on its way for each partition, and its thread goes round and "
+        "round while more waits behind it; said once",
+        "[the `linger.ms` in the message](../how-to/produce-is-slow.md), a little more than a round trip: messages come a few "
+        "milliseconds later where there are many, a round trip where there are few",
+    ),
     "A producer's sender goes on": (
         "an exception of our own in the thread that sends; its traceback follows",
         "report it; messages that wait are sent all the same",

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-_COUNTERS = ("tx", "txbytes", "txretries", "rx", "rxbytes", "req_timeouts", "disconnects")
+_COUNTERS = ("tx", "txbytes", "txretries", "rx", "rxbytes", "req_timeouts", "disconnects", "wakeups")
 _AFTER_NAMES: Final = '", "type": "'
 """What follows the names of the client, which begin an event."""
 
@@ -56,6 +56,8 @@ class BrokerDelta:
         waiting_requests: requests without an answer now.
         fetches: fetches answered, throttled or not; of what does not count requests by their kind, all responses.
         has_produced: whether it was ever sent messages.
+        wakeups: how often librdkafka's thread of that broker has looked what there is to do.
+        round_trip_ms: from a request to its answer, on average.
     """
 
     node_id: int
@@ -73,6 +75,8 @@ class BrokerDelta:
     waiting_requests: int
     fetches: int
     has_produced: bool = False
+    wakeups: int = 0
+    round_trip_ms: float = 0.0
 
 
 class StatisticsReader:
@@ -139,7 +143,7 @@ class StatisticsReader:
         self._last[name] = now
         # A broker entry that librdkafka made anew starts from zero again.
         changed = now if any(a < b for a, b in zip(now, before, strict=True)) else _minus(now, before)
-        tx, txbytes, txretries, rx, rxbytes, timeouts, disconnects = changed
+        tx, txbytes, txretries, rx, rxbytes, timeouts, disconnects, wakeups = changed
         throttle = broker.get("throttle", {})
         waiting = int(broker.get("waitresp_cnt", 0))
         return BrokerDelta(
@@ -158,6 +162,8 @@ class StatisticsReader:
             waiting_requests=waiting,
             fetches=self._answered_fetches(broker, waiting, rx),
             has_produced=broker.get("req", {}).get("Produce", 0) > 0,
+            wakeups=wakeups,
+            round_trip_ms=broker.get("rtt", {}).get("avg", 0) / 1000,
         )
 
     def _answered_fetches(self, broker: dict[str, Any], waiting: int, responses: int) -> int:

@@ -8,7 +8,8 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from math import ceil
+from typing import Any, Final
 
 from confluent_kafka import KafkaError
 
@@ -27,6 +28,11 @@ from kclient_quota.pacing.sending.lanes import Lane
 
 logger = logging.getLogger("kclient_quota")
 
+SPINS_FROM: Final = 100_000
+"""So many looks of librdkafka's at what there is to do for one broker, between two events, and `SPINS_A_REQUEST` for
+each request: less than a tenth of a processor. Where it does not spin it looks three times for each request, or ten."""
+SPINS_A_REQUEST: Final = 1_000
+
 Told = Callable[[ProducerCore, int], object]
 
 
@@ -42,6 +48,7 @@ class Hearing:
         lanes: of its queue.
 
     Attributes:
+        is_idempotent: `enable.idempotence`, and nobody was told yet what that takes here.
         only_id: the id of the broker that was heard of last; -1 before.
         waited: how long calls have waited for the quota.
         ask_soon: has the limit asked for again.
@@ -68,6 +75,7 @@ class Hearing:
         self._reader = StatisticsReader()
         self._metrics = ClientThrottleMetrics(PRODUCER, client_id)
         self._log = ThrottleLog(client_id, "produce() backs off", backoff)
+        self.is_idempotent = False
         self.only_id = -1
         self.waited = WaitTime()
         self.ask_soon: Callable[[], None] | None = None
@@ -93,6 +101,8 @@ class Hearing:
                     now_ms=now_ms,
                 )
         inside(self._outbox.calling, self._log.on_time, now_ms)
+        if self.is_idempotent:
+            inside(self._outbox.calling, self._say_where_it_spins, deltas)
         if deltas and self._outbox.is_running:
             self.only_id = deltas[-1].node_id
             self._tell(partial(_sent, deltas, message_bytes + RECORD_BYTES * messages))
@@ -171,6 +181,27 @@ class Hearing:
         """Have the limit asked for again, now and then."""
         if self.ask_soon is not None and self._log.asks(now_ms):
             self.ask_soon()
+
+    def _say_where_it_spins(self, deltas: Sequence[BrokerDelta]) -> None:
+        """Say once that distance costs a processor.
+
+        While an idempotent producer's request for a partition is on its way and more than that lingers long enough
+        behind it, librdkafka looks all the time whether it may send that, and may not
+        (`rd_kafka_toppar_producer_serve` takes messages on their way for requests).
+        """
+        for delta in deltas:
+            if delta.wakeups >= max(SPINS_FROM, SPINS_A_REQUEST * delta.requests):
+                self.is_idempotent = False
+                logger.warning(
+                    "Client %r: broker %d is %.0f ms away, and with enable.idempotence=true librdkafka spends up to a "
+                    "processor on waiting for its answers: linger.ms=%d ends that, or enable.idempotence=false where "
+                    "duplicates after a lost connection do not matter",
+                    self._client_id,
+                    delta.node_id,
+                    delta.round_trip_ms,
+                    ceil(1.1 * delta.round_trip_ms),
+                )
+                return
 
     def _say(self, text: str, limit: Limit) -> None:
         extra = {"client_id": self._client_id, "byte_rate": limit.byte_rate, "quota_source": str(limit.source)}

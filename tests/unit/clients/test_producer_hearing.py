@@ -51,6 +51,26 @@ def test_a_throttle_that_no_quota_explains_steps_in_and_asks() -> None:
     assert not core.is_limited(clock.now_ms() + 60_501)
 
 
+def test_that_distance_costs_a_processor_is_said_once_with_what_ends_it(caplog: pytest.LogCaptureFixture) -> None:
+    hearing, _, _ = made(NONE)
+    far = {"rtt": {"avg": 22_600}}
+    hearing.is_idempotent = True
+    hearing.on_statistics(statistics(tx=180, wakeups=1_000, **far))
+    hearing.on_statistics(statistics(tx=100_180, wakeups=501_000, **far))  # busy, not spinning
+    assert not caplog.records
+    hearing.on_statistics(statistics(tx=100_360, wakeups=1_491_000, **far))
+    hearing.on_statistics(statistics(tx=100_540, wakeups=2_481_000, **far))
+    (record,) = caplog.records
+    assert "broker 1 is 23 ms away" in record.getMessage()
+    assert "linger.ms=25 ends that" in record.getMessage()
+
+
+def test_a_producer_that_is_not_idempotent_is_not_told_what_that_costs(caplog: pytest.LogCaptureFixture) -> None:
+    hearing, _, _ = made(NONE)
+    hearing.on_statistics(statistics(tx=180, wakeups=990_000, rtt={"avg": 22_600}))
+    assert not caplog.records
+
+
 @pytest.mark.parametrize("by", ["throttle", "limit"])
 def test_what_was_free_before_a_throttle_or_another_limit_is_asked_for_anew(by: str) -> None:
     """However late the sender looks: a hundred messages must not pass between a throttle and its first step."""
