@@ -221,7 +221,10 @@ class PacedConsumer(Storing, TelemetryMethods):
         self._kq_release(begun)
 
     def _kq_forget(self, partitions: list[TopicPartition] | None) -> None:
-        """Partitions went away."""
+        """Partitions went away.
+
+        librdkafka keeps what of them is paused for when they come again: ours ends here, the application's stays.
+        """
         self._kq_was_silent = False
         self._kq_note_handed()
         nbytes = self._kq_held.drop(partitions)
@@ -231,19 +234,17 @@ class PacedConsumer(Storing, TelemetryMethods):
             self._kq_received.forget()
             self._kq_sought.clear()
             self._kq_starts.clear()
-            self._kq_paused.clear()
-            self._kq_paused_by_us = []
             self._kq_stored.clear()
+            self._kq_resume_ours()
             return
         gone = set(map(key_of, partitions))
         self._kq_held.gone |= gone
         self._kq_received.begin([TopicPartition(topic, number) for topic, number in gone])
-        self._kq_paused -= gone
-        self._kq_paused_by_us = [part for part in self._kq_paused_by_us if key_of(part) not in gone]
         for partition in gone:
             self._kq_stored.pop(partition, None)
             self._kq_sought.pop(partition, None)
             self._kq_starts.pop(partition, None)
+        self._kq_resume_ours()
 
     def list_topics(self, *args: Any, **kwargs: Any) -> Any:
         """As confluent_kafka's, in callbacks as well: there it is asked by another client.
