@@ -40,12 +40,11 @@ AGAIN_MS = 100  # what the cluster has not answered in time is asked again
 CALLBACK_PERIOD_MS = 1_000
 ASK_DEADLINE_MS = 1_000
 """How long a client's constructor waits for the cluster."""
-ASK_AT_LEISURE_MS = 15_000
-"""How long a watch does: a user's request quota throttles each of some ten questions for up to a second."""
+ASK_AT_LEISURE_MS = 30_000
+"""How long a watch does: of some ten answers, given one after the other, a busy broker takes up to 3 s for each."""
 ASKS_AS = "kclient-quota"
 """The client.id of questions: under the client's own they would use up its request quota, and wait for it."""
-# A throttle that contradicts the limit asks for it anew, but not more often than this.
-MIN_REFRESH_MS = 5_000
+MIN_REFRESH_MS = 5_000  # a throttle that contradicts the limit asks for it anew, but not more often
 REST_S = 1.1
 """A connection on which nobody asks is let go after so long, a little more than `asking.REST_MS`."""
 SOCKET_TIMEOUT_MS = 60_000
@@ -325,9 +324,9 @@ class LimitWatch:
         """Begin; the first question comes after a minute, or soon if the client's constructor was not answered."""
         has_started(self._thread.start, "ask for a client's quota again")
 
-    def ask_soon(self) -> None:
-        """Ask within seconds: a throttle contradicted what is known, or the principal is another."""
-        self._is_asked = True
+    def ask_soon(self, *, anew: bool = True) -> None:
+        """Ask within seconds; `anew`: a throttle contradicted what is known, or the principal is another."""
+        self._is_asked |= anew
         self._wake.ring()
 
     def close(self, timeout_ms: int = 0) -> None:
@@ -345,9 +344,10 @@ class LimitWatch:
         Args:
             asked: whether something has contradicted what is known.
         """
-        fresh_ms = 0 if asked else int(self._period_ms * FRESH_PART)
-        self._period_ms = min(2 * self._period_ms, self._longest_ms)
         before = self._finder.found
+        period_ms = self._period_ms if before.known else self._longest_ms  # all that wait for a slow answer take that
+        fresh_ms = 0 if asked else int(period_ms * FRESH_PART)
+        self._period_ms = min(2 * self._period_ms, self._longest_ms)
         try:
             if not self._finder.due(asked=asked):
                 return False
@@ -360,8 +360,8 @@ class LimitWatch:
             return True
         self._has_failed = False
         if limit.known:
-            if limit != before:  # it may do so again, as where somebody is trying what is right
-                self._period_ms = min(CHANGED_MS, self._longest_ms)
+            if limit != before:  # it may do so again, as where somebody is trying what is right; not the first one
+                self._period_ms = min(CHANGED_MS, self._longest_ms) if before.known else self._longest_ms
             self._on_limit(limit)
         return True
 

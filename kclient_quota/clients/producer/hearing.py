@@ -78,7 +78,7 @@ class Hearing:
         self.is_idempotent = False
         self.only_id = -1
         self.waited = WaitTime()
-        self.ask_soon: Callable[[], None] | None = None
+        self.ask_soon: Callable[..., None] | None = None
         self.is_followed: Callable[[Limit], bool] | None = None
         self.queue = QueueMetrics(client_id, [lane.name for lane in lanes])
         if limit.known and not limit.unlimited and backoff is not Backoff.OFF:
@@ -109,7 +109,7 @@ class Hearing:
         elif deltas:
             self._keep(deltas, now_ms)
         if not self._limit.known:
-            self._ask(now_ms)
+            self._ask(now_ms, anew=False)
 
     def on_throttle(self, event: Any) -> None:
         """One throttle event; broker -1 is a coordinator or not identified yet, and goes by its address."""
@@ -177,10 +177,10 @@ class Hearing:
         outbox.free_bytes = dict.fromkeys(outbox.free_bytes, 0)
         outbox.wake()
 
-    def _ask(self, now_ms: int) -> None:
-        """Have the limit asked for again, now and then."""
+    def _ask(self, now_ms: int, *, anew: bool = True) -> None:
+        """Have the limit asked for again, now and then; `anew`: what is being asked for just now is not enough."""
         if self.ask_soon is not None and self._log.asks(now_ms):
-            self.ask_soon()
+            self.ask_soon(anew=anew)
 
     def _say_where_it_spins(self, deltas: Sequence[BrokerDelta]) -> None:
         """Say once that distance costs a processor.

@@ -19,11 +19,13 @@ class Asked:
     def __init__(self, answer: EffectiveLimits) -> None:
         self.answer = answer
         self.calls: list[tuple[str | None, str, int]] = []
+        self.fresh_ms: list[int] = []
 
     def __call__(
         self, conf: Mapping[str, Any], user: str | None, client_id: str, deadline_ms: int, *, fresh_ms: int
     ) -> EffectiveLimits:
         self.calls.append((user, client_id, deadline_ms))
+        self.fresh_ms.append(fresh_ms)
         return self.answer
 
 
@@ -208,6 +210,19 @@ def test_who_is_not_answered_rests_less_before_it_asks_again(monkeypatch: pytest
     assert rested == [limits.CHANGED_MS / 1000, limits.MIN_REFRESH_MS / 1000]
 
 
+def test_who_knows_nothing_takes_what_another_has_been_told_a_while_ago() -> None:
+    """Of twenty clients whose cluster took two seconds for each answer each asked for itself, and none was told."""
+    ask = Asked(EffectiveLimits(denied="nobody is there", is_away=True))
+    finds = finder({}, ask)
+    finds.find()
+    watch = LimitWatch(finds, lambda _: None)
+    away = ask.answer
+    for ask.answer in (away, EffectiveLimits(producer_byte_rate=9), away):
+        watch.check(asked=False)
+    watch.check(asked=True)
+    assert ask.fresh_ms == [0, 10_000, 10_000, 10_000, 0], "and leaves the turn to those who know nothing yet"
+
+
 def test_a_watch_answers_when_told_to_and_stops() -> None:
     ask = Asked(EffectiveLimits(producer_byte_rate=9))
     answered = threading.Event()
@@ -257,6 +272,24 @@ def test_whoever_tells_a_watch_to_ask_while_it_does_has_another_answer(monkeypat
     assert len(seen) == 2
 
 
+@pytest.mark.parametrize("anew", [True, False])
+def test_whoever_wants_any_answer_has_the_one_that_comes(anew: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    watch, asked = LimitWatch(finder({}, Asked(EffectiveLimits())), lambda _: None), list[bool]()
+
+    def check(*, asked: bool, into: list[bool] = asked) -> bool:
+        into.append(asked)
+        watch.ask_soon(anew=anew)  # just now
+        return False
+
+    def sleep() -> None:
+        watch._stops = len(asked) == 2
+
+    monkeypatch.setattr(watch, "check", check)
+    monkeypatch.setattr(watch, "_sleep", sleep)
+    watch._run()
+    assert asked == [False, anew]
+
+
 def test_what_has_changed_is_looked_at_again_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "MIN_REFRESH_MS", 0)
     monkeypatch.setattr(limits, "CHANGED_MS", 1)
@@ -271,7 +304,10 @@ def test_what_has_changed_is_looked_at_again_soon(monkeypatch: pytest.MonkeyPatc
         if limit.byte_rate == 30:
             done.set()
 
-    watch = LimitWatch(finder({}, ask), on_limit)
+    finds = finder({}, Asked(EffectiveLimits(producer_byte_rate=5)))
+    finds.find()
+    finds._ask = ask
+    watch = LimitWatch(finds, on_limit)
     watch.start()
     watch.ask_soon()
     assert done.wait(30), "without being told to"

@@ -37,7 +37,7 @@ def test_a_throttle_that_no_quota_explains_steps_in_and_asks() -> None:
     hearing, clock, outbox = made(NONE)
     asked: list[int] = []
     started: list[None] = []
-    hearing.ask_soon = lambda: asked.append(clock.now_ms())
+    hearing.ask_soon = lambda **_: asked.append(clock.now_ms())
     outbox.start = lambda: started.append(None)
     hearing.on_throttle(throttle(500))
     hearing.on_throttle(throttle(500))
@@ -153,12 +153,12 @@ def test_metrics_are_zero_when_nothing_happened() -> None:
 
 def test_a_limit_that_could_not_be_asked_for_is_asked_for_again_once_the_broker_answers() -> None:
     hearing, clock, _ = made(UNKNOWN)
-    asked: list[int] = []
-    hearing.ask_soon = lambda: asked.append(clock.now_ms())
+    asked: list[tuple[int, bool]] = []
+    hearing.ask_soon = lambda *, anew: asked.append((clock.now_ms(), anew))
     for _ in range(40):
         hearing.on_statistics(statistics())
         clock.sleep_ms(1_000)
-    assert asked == [1_000, 31_000]
+    assert asked == [(1_000, False), (31_000, False)], "an answer that is under way does, and others wait for theirs"
 
 
 @pytest.mark.parametrize(
