@@ -146,7 +146,8 @@ class ProducerCore:
         """How long a producer waits: while the queue is full, or a throttle outlasts what may wait in it."""
         pace = broker.queue.pace
         throttled_ms = pace.blocked_for_ms(now_ms)
-        if broker.queue.lane(message.lane).drops:
+        is_usual = not (only_ask or self.is_careful or self.is_free) and throttled_ms <= self._max_delay_ms
+        if is_usual or broker.queue.lane(message.lane).drops:
             return self._offer(broker.queue, message)
         if throttled_ms > self._max_delay_ms:
             return throttled_ms
@@ -154,9 +155,7 @@ class ProducerCore:
             return 10
         if only_ask:
             return pace.room_in_ms(message.raw_bytes, now_ms)
-        if self._has_to_go(broker):
-            return TURN_MS
-        return self._offer(broker.queue, message)
+        return TURN_MS if self._has_to_go(broker) else self._offer(broker.queue, message)
 
     def _has_to_go(self, broker: Broker) -> bool:
         """Whether what waits is to be handed over first: nothing limits bytes any more, and what comes later passes by.

@@ -59,12 +59,15 @@ class Line:
 
     def reported(self, now_ms: int) -> Iterator[tuple[Gone, bool]]:
         """Take those that have been reported from the front, and whether somebody waits for it."""
+        told = None
         while self.gone and self.gone[0].message.payload.report:
             gone = self.gone.popleft()
             has_arrived = None in gone.message.payload.report
             if has_arrived:
                 self.is_stray = False
-                gone.broker.on_served(gone.at_ms, now_ms, is_waited_for=not self.strays)
+                if told != (tells := (gone.broker, gone.at_ms, not self.strays)):  # once, of those that went together
+                    told = tells
+                    gone.broker.on_served(gone.at_ms, now_ms, is_waited_for=not self.strays)
             if not self.strays:
                 yield gone, True
                 continue

@@ -96,11 +96,8 @@ class WaitingProducer(CProducer):
 
     def hand_to_librdkafka(self, topic: str, partition: int, handed: Handed) -> None:
         """Hand a message over, in its caller's context where somebody wants to see that."""
-        args = handed.value, handed.key, partition, handed.report.__setitem__, handed.timestamp, handed.headers
-        if handed.context is None:
-            self._kq_pass_on(topic, *args)
-        else:
-            handed.context.run(self._kq_pass_on, topic, *args)
+        give = self._kq_pass_on if handed.context is None else partial(handed.context.run, self._kq_pass_on)
+        give(topic, handed.value, handed.key, partition, handed.report.__setitem__, handed.timestamp, handed.headers)
 
     def begun_with_librdkafka(self) -> None:
         """Something has come of its messages."""

@@ -64,7 +64,7 @@ class ThrottleTold:
 
     def held_ms(self, now_ms: int) -> int:
         """How much of that is left; all of it, at most, whatever the clock does."""
-        return min(self._held_ms, self._held_ms - (now_ms - self._held_at_ms))
+        return min(self._held_ms, self._held_ms - (now_ms - self._held_at_ms)) if self._held_ms else 0
 
     def told_ms(self, left_ms: int, now_ms: int) -> int:
         """The same as the broker has said it, be it hours; nothing once `left_ms` is."""
