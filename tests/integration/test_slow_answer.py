@@ -1,12 +1,13 @@
 """A cluster that takes messages at once and is slow to say which quota applies, as a busy one is."""
 
+import asyncio
 import time
 from contextlib import suppress
 
 import confluent_kafka
 import pytest
 
-from kclient_quota import Producer, QuotaThrottledError, ShareConsumer
+from kclient_quota import AIOProducer, Producer, QuotaThrottledError, ShareConsumer
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.certify.scenes.preparing import configure_group
 
@@ -35,6 +36,47 @@ def test_what_comes_before_the_answer_is_not_sent_at_once(late_ms):
         assert not producer.flush(30)
         producer.close()
         assert max(throttles) < 0.5, throttles
+
+
+@pytest.mark.parametrize("flushes", [None, (), (5,)], ids=["alone", "flush", "flush-5"])
+def test_an_asyncio_producer_waits_for_the_answer_as_well(flushes):
+    """What it asks of its inner producer is never waited for there, and its flushes are made of many short ones."""
+    throttles = [0.0]
+
+    async def hear(event):
+        throttles.append(event.throttle_time)
+
+    async def produce(broker):
+        producer = AIOProducer({**conf(broker, "aio"), "throttle_cb": hear}, batch_size=1)
+        await (await producer.produce("aio", MESSAGE))
+        end = time.monotonic() + 5
+        while time.monotonic() < end:
+            for _ in range(20):
+                await producer.produce("aio", MESSAGE)
+            if flushes is not None:
+                await producer.flush(*flushes)
+        assert [state.limit for state in producer.quota_state().values()] == [51_200]
+        await producer.close()
+
+    with EmbeddedBroker(topics={"aio": 2}) as broker:
+        broker.set_quota(client_id="aio", producer_byte_rate=51_200)
+        broker.faults.delay_on("DescribeClientQuotas", 1_500, count=2)
+        asyncio.run(produce(broker))
+    assert max(throttles) < 0.5, throttles
+
+
+def test_an_asyncio_flush_that_has_less_time_leaves_nothing():
+    async def produce(broker):
+        producer = AIOProducer(conf(broker, "brief"), batch_size=1)
+        await (await producer.produce("brief", MESSAGE))
+        for _ in range(45):
+            await producer.produce("brief", MESSAGE)
+        assert not await producer.flush(2.5)
+        await producer.close()
+
+    with EmbeddedBroker(topics={"brief": 2}) as broker:
+        broker.faults.blackhole_client(ASKS_AS)
+        asyncio.run(produce(broker))
 
 
 def test_one_that_never_answers_is_not_waited_for_long():

@@ -122,6 +122,7 @@ class InnerProducer(_Calling):
     """Our Producer, as `AIOProducer` uses it from its workers."""
 
     _kq_overdue: tuple[int | None, KafkaException] | None = None
+    _kq_flushes_in_slices = True
 
     def ask_from_workers(self) -> None:
         """Only workers produce, not the event loop: they may wait for what the sender of a busy machine answers.
@@ -129,6 +130,7 @@ class InnerProducer(_Calling):
         Left to the sender, a message that the quota has no room for would wait beyond `max.block.ms`.
         """
         self._kq_hasty_s = WORKERS_ASK_S
+        self._kq_sorting.waits_apart = True
 
     @property
     def clock(self) -> Clock:
@@ -165,6 +167,10 @@ class InnerProducer(_Calling):
     def deliver(self, timeout: float) -> int:
         """`flush()`, but what callbacks raise is left for the end of all of it."""
         return self.flush(timeout) if self._kq_closed else self._kq_deliver(self._kq_deadline_ms(timeout))
+
+    def flush_ends_in(self, timeout: float) -> None:
+        """What `deliver()` is called for again and again ends after so many seconds."""
+        self._kq_sender.flush_ends_in(timeout * 1000)
 
     def silence(self) -> Callable[[], bool]:
         """What says whether nothing has been answered for a while from now on, of what librdkafka has."""

@@ -185,6 +185,8 @@ class AIOProducer(Handing, AIOTelemetryMethods):
     async def _deliver(self, deadline_ms: int | None, stop: Callable[[], bool] = bool) -> int:
         self._join_loop()
         era = self._producer.open_era
+        if deadline_ms is not None:
+            await self._call(self._producer.flush_ends_in, (deadline_ms - self._clock.now_ms()) / 1000)
         left = await self._flush(deadline_ms, stop)
         await self._insist(era)
         self._producer.raise_kept()

@@ -24,12 +24,14 @@ class Sorting:
 
     Attributes:
         lanes: the lanes in their order; the one of messages without a lane is always among them.
+        waits_apart: whether who is refused waits all the same, and offers the message again.
 
     Raises:
         ConfigError: `quota.lanes` cannot be understood.
     """
 
     def __init__(self, ours: QuotaConfig) -> None:
+        self.waits_apart = False
         full = FULL[ours.backoff]
         lanes = {lane.name: lane for lane in lanes_of(ours.lanes, full)}
         lanes.setdefault(DEFAULT_LANE, Lane(full=full))
@@ -66,7 +68,8 @@ class Sorting:
     @property
     def patience_ms(self) -> float:
         """How long a message may be kept waiting: not at all where there may be none, or where nobody knows."""
-        if callable(self._deadline) or any(lane.raises or lane.drops for lane in self.lanes):
+        refuses = any(lane.drops or (lane.raises and not self.waits_apart) for lane in self.lanes)
+        if refuses or callable(self._deadline):
             return 0.0
         worth = [self._deadline, *(lane.deadline_ms for lane in self.lanes)]
         return min((each for each in worth if each is not None), default=math.inf)

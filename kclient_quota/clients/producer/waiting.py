@@ -59,6 +59,7 @@ class WaitingProducer(CProducer):
     _kq_outbox: Outbox
     _kq_beginning: "Beginning"
     _kq_asks_produce: bool
+    _kq_flushes_in_slices = False  # whether a flush is made of many, and has more time than each of them
     _kq_is_watched = True  # whether somebody wants to look at each message
     _kq_sender: "Sender"
     _kq_hearing: "Hearing"
@@ -308,7 +309,7 @@ class WaitingProducer(CProducer):
             while True:
                 self._kq_sender.wants_flush = True  # again: another thread's flush may have ended
                 left_ms = inf if deadline_ms is None else max(0, deadline_ms - clock.now_ms())
-                self._kq_sender.flush_ends_in(left_ms)
+                self._kq_sender.flush_ends_in(inf if self._kq_flushes_in_slices else left_ms)
                 slice_ms = min(SLICE_MS, left_ms)
                 if stop is not None and stop():
                     slice_ms = 0

@@ -157,7 +157,7 @@ class SendPace:
         Of a small quota a slow start would send a quarter of a minute's worth within the second that the answer takes,
         and all of it would be throttled.
         """
-        self._awaits_answer = self._common.is_due(self._answer_ms, now_ms) and self._pacer.rate() == inf
+        self._awaits_answer = self._common.left_ms(self._answer_ms, now_ms) > 0 and self._pacer.rate() == inf
         return self._awaits_answer and self.granted >= SLOW_START_BYTES
 
     def _most_outstanding(self) -> float:
@@ -233,8 +233,8 @@ class SendPace:
 
     def room_in_ms(self, raw_bytes: int, now_ms: int) -> int:
         """When so many raw bytes may come that there is no room for, at the earliest: what is owed leaves before."""
-        owed_ms = self._pacer.owed_ms(now_ms)
-        return max(1, owed_ms + self.time_of_ms(raw_bytes), self.throttled_for_ms(now_ms))
+        waits_ms = self._common.left_ms(self._answer_ms, now_ms) if self._awaits_answer else 1
+        return max(waits_ms, self._pacer.owed_ms(now_ms) + self.time_of_ms(raw_bytes), self.throttled_for_ms(now_ms), 1)
 
     def raw_in(self, time_ms: float) -> float:
         """How many raw bytes leave within so long; few do while the answer is awaited."""

@@ -27,9 +27,10 @@ class Common:
         if self._began_at_ms is None:
             self._began_at_ms = now_ms
 
-    def is_due(self, most_ms: int, now_ms: int) -> bool:
-        """Whether somebody waits for the answer who does so for `most_ms`."""
-        return self._began_at_ms is not None and 0 <= now_ms - self._began_at_ms < most_ms
+    def left_ms(self, most_ms: int, now_ms: int) -> int:
+        """For how long somebody still waits for the answer who does so for `most_ms`."""
+        left_ms = 0 if self._began_at_ms is None else self._began_at_ms + most_ms - now_ms
+        return left_ms if 0 < left_ms <= most_ms else 0  # whatever the clock does
 
 
 class ThrottleTold:

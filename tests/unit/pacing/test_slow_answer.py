@@ -45,6 +45,15 @@ def test_little_may_come_meanwhile_but_as_much_as_it_will_while_nothing_is_reach
     assert pace.room_bytes(1) == inf
 
 
+def test_who_is_refused_meanwhile_is_told_when_the_wait_is_over():
+    pace = pace_of()
+    assert pace.room_in_ms(BATCH, T0) == 1
+    sent_until(pace, T0, T0 + 1_000)
+    assert pace.room_in_ms(BATCH, T0 + 1_000) == ANSWER_MS - 1_000 + 5, "from the first delivery on"
+    pace.set_limit(51_200, T0 + 1_000)
+    assert pace.room_in_ms(BATCH, T0 + 1_000) < 1_000
+
+
 def test_the_time_begins_with_the_first_delivery():
     pace = pace_of()
     pace.on_granted(BATCH, T0)
