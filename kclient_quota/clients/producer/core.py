@@ -27,6 +27,7 @@ MOST_FREE_BYTES: Final = 1_000_000.0
 """What may come while the sender has not looked."""
 TURN_MS: Final = 5
 """When to look again while it is somebody else's turn."""
+KEEP_MS: Final = 100  # when to look again at the latest: whose turn it is loses that when it is silent for longer
 FIRST_MS: Final = 250
 """So much of the quota may come before the sender has looked for the first time."""
 ENOUGH_BYTES: Final = 32_000_000
@@ -221,7 +222,7 @@ class ProducerCore:
                     break
                 grant = broker.queue.next_grant(now_ms)
                 if not isinstance(grant, Grant):
-                    broker.wait_ms = grant
+                    broker.wait_ms = min(grant, KEEP_MS)
                     break
                 if self.turns is not None:
                     self.turns.on_sent(self, broker.number, grant.wire_bytes, waits=len(broker.queue) > 0)

@@ -9,6 +9,7 @@ from kclient_quota.clients.librdkafka.partitioner import Partitioner
 from kclient_quota.clients.limits import Limit
 from kclient_quota.clients.producer.core import Lost, ProducerCore
 from kclient_quota.clients.producer.routes import NO_BROKER, Routes
+from kclient_quota.clients.shared_pace import HUNGRY_MS
 from kclient_quota.pacing.sending.lanes import Full, Lane
 from kclient_quota.pacing.sending.send_queue import NEVER, Grant, Offered
 from kclient_quota.pacing.sending.turns import Waiting
@@ -261,6 +262,14 @@ def test_each_broker_waits_for_itself_and_the_shortest_of_them_is_waited_for() -
         queue.came, queue.grants = [of(1)], [wait_ms]
     assert list(core.sent(0)) == []
     assert core.wait_ms(0) == 30
+
+
+def test_whose_turn_it_is_says_again_and_again_that_it_waits() -> None:
+    """Of 512,000 B/s one that sent 200 kB at a time had two messages in 25 s, beside three whose messages are small."""
+    core, (queue,) = played()
+    queue.came, queue.grants = [of(1)], [5_000]
+    assert list(core.sent(0)) == []
+    assert 2 * core.wait_ms(0) < HUNGRY_MS, "once may be late"
 
 
 def test_who_has_nothing_to_send_takes_no_turn() -> None:
