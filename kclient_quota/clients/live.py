@@ -1,17 +1,32 @@
 """The clients that this process has open, for those who watch them (OpenTelemetry)."""
 
+from collections.abc import Callable
+from itertools import count
 from typing import Any
 from weakref import WeakValueDictionary
 
-# By their ids: a subclass that says what equals it, a dataclass for one, has no hash.
+# By numbers of their own: a subclass that says what equals it, a dataclass for one, has no hash, and an id is given
+# again to whichever client is made where one that is gone has been.
 _open: WeakValueDictionary[int, Any] = WeakValueDictionary()
+_numbers = count()
+
+closing: list[Callable[[int, Any], None]] = []
+"""Who hears, in the closing thread, of a client's number and the client while that can still be asked."""
 
 
 def opened(client: Any) -> None:
     """Called by a client at the end of its construction; it is forgotten when it is gone."""
-    _open[id(client)] = client
+    _open[next(_numbers)] = client
 
 
-def clients() -> list[Any]:
-    """Producers and consumers, in no order; some may be closed."""
-    return list(_open.values())
+def closes(client: Any) -> None:
+    """Called by a client while it closes."""
+    if closing:
+        for number in [number for number, each in clients().items() if each is client]:
+            for hear in tuple(closing):
+                hear(number, client)
+
+
+def clients() -> dict[int, Any]:
+    """Producers and consumers by their numbers; some may be closed."""
+    return dict(_open.items())

@@ -46,6 +46,9 @@ class TelemetryMethods:
             weakref.finalize(self, self._kq_telemetry.abandon).atexit = False
 
     def _kq_stop_telemetry(self) -> None:
+        from kclient_quota.clients import live  # noqa: PLC0415 - as above
+
+        live.closes(self)
         if self._kq_telemetry is not None:
             self._kq_telemetry.close()
 

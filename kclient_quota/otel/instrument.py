@@ -71,6 +71,7 @@ class _Metrics:
 
     def __init__(self, meter: Meter, snapshots: Snapshots) -> None:
         self._snapshots: Snapshots | None = snapshots
+        live.closing.append(snapshots.on_close)
         for each in d.KAFKA:
             for client in each.clients:
                 self._create(meter, each.otel_name(client), each.kind, each.unit, each.description)
@@ -79,6 +80,8 @@ class _Metrics:
 
     def silence(self) -> None:
         """Observe nothing any more; OpenTelemetry cannot take instruments back."""
+        if self._snapshots is not None:
+            live.closing.remove(self._snapshots.on_close)
         self._snapshots = None
 
     def _create(self, meter: Meter, name: str, kind: str, unit: str, description: str) -> None:

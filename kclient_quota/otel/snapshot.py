@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import math
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from kclient_quota.clients import KafkaException
 from kclient_quota.otel import definitions as d
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping
 
 logger = logging.getLogger("kclient_quota")
 
@@ -28,25 +29,38 @@ _ADDED_UP = _COUNTERS | {d.OUTSTANDING.name, d.WAITING.name, d.QUEUE.name}
 class Snapshots:
     """Takes one look at all clients for every collection, however many instruments ask.
 
-    Counters of clients that are gone go on counting, since a sum that shrinks would look like a restart.
+    Counters of clients that are gone go on counting, since a sum that shrinks would look like a restart. What a client
+    has counted when it closes is noted then: one that lives for a second may never be there when somebody looks.
 
     Args:
-        clients: gives the open ones.
+        clients: gives the open ones, each by a number that no other ever has.
         now_ms: a clock that does not go back.
     """
 
-    def __init__(self, clients: Callable[[], Sequence[Any]], now_ms: Callable[[], int]) -> None:
+    def __init__(self, clients: Callable[[], Mapping[int, Any]], now_ms: Callable[[], int]) -> None:
         self._clients = clients
         self._now_ms = now_ms
         self._taken_ms: int | None = None
         self._points: Points = {}
         self._last: dict[int, Points] = {}
         self._gone: Points = {}
+        # Appended to in the threads that close clients. They wait for no lock, as one may be a signal's handler. Who
+        # never collects keeps those of the last thousand.
+        self._closed: deque[tuple[int, Points]] = deque(maxlen=1000)
+
+    def on_close(self, number: int, client: Any) -> None:
+        """Note what this client has counted."""
+        counted = self._counters_of(number)
+        try:
+            counted = points_of(client)
+        except (RuntimeError, KafkaException) as error:
+            logger.debug("no metrics of %r: %s", client, error)
+        self._closed.append((number, {key: value for key, value in counted.items() if key[0] in _COUNTERS}))
 
     def of(self, name: str) -> Iterator[tuple[float, dict[str, str | int]]]:
         """The points of one instrument."""
         now_ms = self._now_ms()
-        if self._taken_ms is None or now_ms - self._taken_ms >= _FRESH_MS:
+        if self._taken_ms is None or self._closed or now_ms - self._taken_ms >= _FRESH_MS:
             self._taken_ms = now_ms
             self._points = self._take()
         for (each, attributes), value in self._points.items():
@@ -54,19 +68,27 @@ class Snapshots:
                 yield value, dict(attributes)
 
     def _take(self) -> Points:
-        clients = {id(client): client for client in self._clients()}
+        clients = self._clients()
+        while self._closed:
+            number, counted = self._closed.popleft()
+            self._last[number] = counted
         for gone in self._last.keys() - clients.keys():
-            _add(self._gone, {key: value for key, value in self._last.pop(gone).items() if key[0] in _COUNTERS})
+            _add(self._gone, self._counters_of(gone))
+            del self._last[gone]
         points = dict(self._gone)
         for number, client in clients.items():
             try:
                 found = points_of(client)
             except (RuntimeError, KafkaException) as error:  # closed meanwhile
                 logger.debug("no metrics of %r: %s", client, error)
-                found = {key: value for key, value in self._last.get(number, {}).items() if key[0] in _COUNTERS}
+                found = self._counters_of(number)
             self._last[number] = found
             _add(points, found)
         return points
+
+    def _counters_of(self, number: int) -> Points:
+        """As far as they are known of one that can say nothing now."""
+        return {key: value for key, value in self._last.get(number, {}).items() if key[0] in _COUNTERS}
 
 
 _FRESH_MS = 500

@@ -217,7 +217,7 @@ def test_no_spans_without_a_provider_and_none_per_message_for_metrics(conf, inst
     assert interceptor.everywhere == []
     with Producer(conf) as producer:
         assert not producer._kq_chain
-        assert any(client is producer for client in live.clients())
+        assert any(client is producer for client in live.clients().values())
 
 
 def test_beside_opentelemetrys_own_instrumentation(conf, spans, instrumented):

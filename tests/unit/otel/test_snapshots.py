@@ -1,0 +1,108 @@
+"""What OpenTelemetry is told of clients that come and go between two collections."""
+
+import gc
+from typing import Any
+
+from kclient_quota.clients import live
+from kclient_quota.metrics import MetricName
+from kclient_quota.otel.snapshot import Snapshots
+
+WAITED = "kafka.producer.quota_wait_time_total"
+
+
+class Client:
+    """As much of a producer as is looked at."""
+
+    def __init__(self, waited: float) -> None:
+        self.waited = waited
+        live.opened(self)
+
+    def produce(self) -> None:
+        """Says what it is."""
+
+    def __len__(self) -> int:
+        return 0
+
+    def metrics(self) -> dict[MetricName, float]:
+        """What it has waited."""
+        return {MetricName("quota-wait-time-total", "producer-metrics", "", (("client-id", "jobs"),)): self.waited}
+
+    def quota_state(self) -> dict[int, Any]:
+        """Of no broker."""
+        return {}
+
+    def close(self) -> None:
+        """As a client does it."""
+        live.closes(self)
+
+
+class Watched:
+    """Snapshots of these clients alone, and a clock."""
+
+    def __init__(self) -> None:
+        self.now_ms = 0
+        self.snapshots = Snapshots(self.clients, lambda: self.now_ms)
+
+    def clients(self) -> dict[int, Any]:
+        return {number: each for number, each in live.clients().items() if type(each) is Client}
+
+    def waited(self) -> list[float]:
+        """What is found a second later."""
+        self.now_ms += 1_000
+        return [value for value, _ in self.snapshots.of(WAITED)]
+
+
+def test_a_client_is_counted_that_came_and_went_before_anybody_looked(monkeypatch: Any) -> None:
+    watched = Watched()
+    monkeypatch.setattr(live, "closing", [watched.snapshots.on_close])
+    client = Client(3.0)
+    client.close()
+    del client
+    gc.collect()
+    assert watched.waited() == [3.0]
+    assert watched.waited() == [3.0]
+
+
+def test_what_a_client_counted_after_the_last_look_is_not_lost_with_it(monkeypatch: Any) -> None:
+    watched = Watched()
+    monkeypatch.setattr(live, "closing", [watched.snapshots.on_close])
+    client = Client(3.0)
+    assert watched.waited() == [3.0]
+    client.waited = 5.0
+    client.close()
+    del client
+    gc.collect()
+    assert watched.waited() == [5.0]
+
+
+def test_what_is_closed_just_after_a_look_is_in_the_last_one() -> None:
+    watched = Watched()
+    client = Client(3.0)
+    assert watched.waited() == [3.0]
+    client.waited = 5.0
+    watched.snapshots.on_close(next(iter(watched.clients())), client)
+    assert [value for value, _ in watched.snapshots.of(WAITED)] == [5.0]
+
+
+def test_a_client_that_stands_where_another_one_stood_is_another_one() -> None:
+    watched = Watched()
+    ids, counted = set(), 0.0
+    for _ in range(1_000):  # the interpreter gives an address again as soon as it is free: here the second time
+        client = Client(3.0)
+        counted += 3.0
+        assert watched.waited() == [counted]
+        if id(client) in ids:
+            return
+        ids.add(id(client))
+        del client
+        gc.collect()
+    raise AssertionError("no address came twice")
+
+
+def test_who_never_collects_keeps_a_bounded_number(monkeypatch: Any) -> None:
+    watched = Watched()
+    monkeypatch.setattr(live, "closing", [watched.snapshots.on_close])
+    for _ in range(1_500):
+        Client(1.0).close()
+    gc.collect()
+    assert watched.waited() == [1_000.0]
