@@ -233,6 +233,9 @@ def _parquet() -> "tuple[pa.Schema, Callable[[dict[str, list[Any]], pa.Schema, P
         "resource": texts,
     }
     schema = pa.schema([(name, special.get(name, pa.string())) for name in COLUMNS])
+    # The first table loads pandas where there is one, which takes seconds: better now than for the last file, in the
+    # two seconds that a broker has for it when it stops.
+    pa.table({name: [] for name in COLUMNS}, schema=schema)
 
     def write(columns: dict[str, list[Any]], schema: "pa.Schema", path: Path) -> None:
         for name in ("attributes", "resource"):

@@ -103,6 +103,7 @@ class QueuedSink:
         if self._is_kept and self._thread.is_alive():
             done = self.counters
             left = done.received - done.written - done.failed - done.dropped
+            left += getattr(self._writer, "unfinished", 0)  # taken by the writer, and not in a whole file yet
             log.warning("%d pushes of client telemetry were not written before closing", left)
 
     def _run(self) -> None:

@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -280,6 +282,39 @@ def test_pushes_are_written_by_a_thread_and_all_of_them_before_closing():
     sink.accept(Queued(6))
     counters = sink.counters
     assert (counters.received, counters.written, counters.dropped, counters.failed) == (6, 5, 1, 0)
+
+
+def test_what_is_in_no_whole_file_yet_is_said_to_be_not_written(caplog):
+    writer = Writer()
+    writer.gate.set()
+    writer.unfinished = 3  # of one whose close() takes longer than there is time
+    begun, done = threading.Event(), threading.Event()
+    writer.close = lambda: begun.set() or done.wait(60)
+    sink = QueuedSink(writer)
+    for number in range(3):
+        sink.accept(Queued(number))
+    sink.complete(0)
+    assert begun.wait(60)
+    sink.close(1)
+    done.set()
+    assert "3 pushes of client telemetry were not written before closing" in caplog.text
+
+
+def test_the_last_file_has_nothing_left_to_load(tmp_path):
+    program = """
+import sys
+from kclient_telemetry.receiver.files import ParquetWriter
+from tests.unit.telemetry.test_telemetry_rows import Path, real
+writer = ParquetWriter(Path(sys.argv[1]))
+before = set(sys.modules)
+writer.write(real("librdkafka-consumer-0"))
+writer.close()
+print(sorted(set(sys.modules) - before))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=True, timeout=120
+    )
+    assert done.stdout == "[]\n"
 
 
 def test_a_full_queue_drops_and_counts_and_a_failing_writer_goes_on(caplog):
