@@ -22,7 +22,7 @@ else:
         cls.__mro__[-2] for cls in (cimpl.Consumer, cimpl.Producer, cimpl.ShareConsumer)
     )
 
-__all__ = ["AsGiven", "CConsumer", "CProducer", "CShareConsumer", "place", "place_behind", "with_methods"]
+__all__ = ["AsGiven", "CConsumer", "CProducer", "CShareConsumer", "given", "place", "place_behind", "with_methods"]
 
 logger = logging.getLogger("kclient_quota")
 
@@ -38,6 +38,7 @@ def place(
         ours: our class, a subclass of that.
         behind: the base classes before `patched` where that has to stand behind ours; None where it cannot.
     """
+    patched = given(patched, plain, ours)
     if patched is plain:
         return (ours,), {}
     if not _is_subclass(patched, plain):
@@ -61,7 +62,21 @@ def place(
 
 def place_behind(patched: Any, plain: type, ours: type, behind: tuple[type, ...]) -> tuple[type[Any], ...]:
     """Base classes for a client of ours that calls what goes by confluent_kafka's name; arguments as of `place`."""
+    patched = given(patched, plain, ours)
     return (*behind, patched) if patched is not plain and _is_subclass(patched, plain) else (ours,)
+
+
+def given(patched: Any, plain: type, ours: type) -> Any:
+    """What goes by confluent_kafka's name; where somebody has put a class of ours there, what that was made of.
+
+    `confluent_kafka.Producer = kclient_quota.Producer` moves a whole application, its frameworks too. Classes of ours
+    that are loaded after it would otherwise take that for an agent's.
+    """
+    if not _is_subclass(patched, ours):
+        return patched
+    mine = ours.__mro__[: ours.__mro__.index(plain)]
+    agents = (cls for cls in patched.__mro__ if issubclass(cls, plain) and not issubclass(cls, ours))
+    return next(cls for cls in agents if cls not in mine)
 
 
 def with_methods(methods: dict[str, Any]) -> Callable[[type], type]:

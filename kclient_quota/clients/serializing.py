@@ -10,7 +10,7 @@ import confluent_kafka
 from confluent_kafka.deserializing_consumer import DeserializingConsumer as PlainConsumer
 from confluent_kafka.serializing_producer import SerializingProducer as PlainProducer
 
-from kclient_quota.clients.agents import place, with_methods
+from kclient_quota.clients.agents import CConsumer, CProducer, given, place, with_methods
 from kclient_quota.clients.consumer.consumer import Consumer, PacedConsumer
 from kclient_quota.clients.producer.producer import PacedProducer, Producer
 from kclient_quota.clients.producer.settings import keep_alive
@@ -32,8 +32,10 @@ if TYPE_CHECKING:
     from kclient_quota.clients.producer import Producer as _Producer
 else:
     # An agent that has replaced these two as well sees their calls; below them it would see each once more.
-    _Producer = Producer if confluent_kafka.Producer in PlainProducer.__mro__ else PacedProducer
-    _Consumer = Consumer if confluent_kafka.Consumer in PlainConsumer.__mro__ else PacedConsumer
+    _GIVEN_PRODUCER = given(confluent_kafka.Producer, CProducer, PacedProducer)
+    _GIVEN_CONSUMER = given(confluent_kafka.Consumer, CConsumer, PacedConsumer)
+    _Producer = Producer if _GIVEN_PRODUCER in PlainProducer.__mro__ else PacedProducer
+    _Consumer = Consumer if _GIVEN_CONSUMER in PlainConsumer.__mro__ else PacedConsumer
 
 
 class _Serializing(PlainProducer[K, V], _Producer):  # type: ignore[misc]
