@@ -36,19 +36,21 @@ class TelemetryMethods:
     __slots__ = ()
 
     _kq_telemetry: ClientTelemetry | None = None
+    _kq_closes: Callable[[TelemetryMethods], None] | None = None
 
     def _kq_start_telemetry(self) -> None:
         from kclient_quota.clients import live  # noqa: PLC0415 - loaded with the first client
 
+        # Kept, as a destructor may close a client when nothing can be imported any more.
+        self._kq_closes = live.closes  # type: ignore[misc] # a client has room for more than its slots
         live.opened(self)
         if self._kq_telemetry is not None and has_started(self._kq_telemetry.start, "push a client's telemetry"):
             # for a client that is forgotten rather than closed
             weakref.finalize(self, self._kq_telemetry.abandon).atexit = False
 
     def _kq_stop_telemetry(self) -> None:
-        from kclient_quota.clients import live  # noqa: PLC0415 - as above
-
-        live.closes(self)
+        if self._kq_closes is not None:
+            self._kq_closes(self)
         if self._kq_telemetry is not None:
             self._kq_telemetry.close()
 
