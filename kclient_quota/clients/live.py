@@ -29,4 +29,5 @@ def closes(client: Any) -> None:
 
 def clients() -> dict[int, Any]:
     """Producers and consumers by their numbers; some may be closed."""
-    return dict(_open.items())
+    # Not by `items()`, which fails where another thread makes a client meanwhile, and `close()` with it.
+    return {ref.key: client for ref in _open.valuerefs() if (client := ref()) is not None}

@@ -7,7 +7,6 @@ import math
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from kclient_quota.clients import KafkaException
 from kclient_quota.otel import definitions as d
 
 if TYPE_CHECKING:
@@ -50,11 +49,7 @@ class Snapshots:
 
     def on_close(self, number: int, client: Any) -> None:
         """Note what this client has counted."""
-        counted = self._counters_of(number)
-        try:
-            counted = points_of(client)
-        except (RuntimeError, KafkaException) as error:
-            logger.debug("no metrics of %r: %s", client, error)
+        counted = self._points_of(number, client)
         self._closed.append((number, {key: value for key, value in counted.items() if key[0] in _COUNTERS}))
 
     def of(self, name: str) -> Iterator[tuple[float, dict[str, str | int]]]:
@@ -77,14 +72,16 @@ class Snapshots:
             del self._last[gone]
         points = dict(self._gone)
         for number, client in clients.items():
-            try:
-                found = points_of(client)
-            except (RuntimeError, KafkaException) as error:  # closed meanwhile
-                logger.debug("no metrics of %r: %s", client, error)
-                found = self._counters_of(number)
-            self._last[number] = found
+            self._last[number] = found = self._points_of(number, client)
             _add(points, found)
         return points
+
+    def _points_of(self, number: int, client: Any) -> Points:
+        try:
+            return points_of(client)
+        except Exception as error:  # noqa: BLE001 - closed meanwhile, or a subclass's own: it closes nevertheless
+            logger.debug("no metrics of %s: %s", type(client).__name__, error)
+            return self._counters_of(number)
 
     def _counters_of(self, number: int) -> Points:
         """As far as they are known of one that can say nothing now."""

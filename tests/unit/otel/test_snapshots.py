@@ -36,6 +36,16 @@ class Client:
         live.closes(self)
 
 
+class Broken(Client):
+    """Whose application has a `metrics()` of its own, which fails; and so does how it is printed."""
+
+    def metrics(self) -> dict[MetricName, float]:
+        raise ValueError(self)
+
+    def __repr__(self) -> str:
+        raise ValueError
+
+
 class Watched:
     """Snapshots of these clients alone, and a clock."""
 
@@ -44,7 +54,7 @@ class Watched:
         self.snapshots = Snapshots(self.clients, lambda: self.now_ms)
 
     def clients(self) -> dict[int, Any]:
-        return {number: each for number, each in live.clients().items() if type(each) is Client}
+        return {number: each for number, each in live.clients().items() if isinstance(each, Client)}
 
     def waited(self) -> list[float]:
         """What is found a second later."""
@@ -106,3 +116,31 @@ def test_who_never_collects_keeps_a_bounded_number(monkeypatch: Any) -> None:
         Client(1.0).close()
     gc.collect()
     assert watched.waited() == [1_000.0]
+
+
+def test_a_client_closes_whatever_it_says_of_itself_and_others_are_seen(monkeypatch: Any) -> None:
+    """Its `close()` failed, and left librdkafka's part open and in its group."""
+    watched = Watched()
+    monkeypatch.setattr(live, "closing", [watched.snapshots.on_close])
+    client, broken = Client(3.0), Broken(1.0)
+    assert watched.waited() == [3.0]
+    broken.close()
+    client.close()
+    assert watched.waited() == [3.0]
+
+
+def test_clients_are_made_while_others_are_looked_for(monkeypatch: Any) -> None:
+    """One that closed meanwhile raised "dictionary changed size during iteration" instead."""
+    found: list[int] = []
+
+    class OneMoreEachTime(live.WeakValueDictionary[int, Any]):
+        def items(self) -> Any:
+            for item in super().items():
+                live.opened(made[0])
+                yield item
+
+    monkeypatch.setattr(live, "_open", OneMoreEachTime())
+    monkeypatch.setattr(live, "closing", [lambda number, _: found.append(number)])
+    made = [Client(1.0), Client(2.0)]
+    made[1].close()
+    assert len(found) == 1
