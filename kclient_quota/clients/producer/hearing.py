@@ -32,6 +32,8 @@ SPINS_FROM: Final = 100_000
 """So many looks of librdkafka's at what there is to do for one broker, between two events, and `SPINS_A_REQUEST` for
 each request: less than a tenth of a processor. Where it does not spin it looks three times for each request, or ten."""
 SPINS_A_REQUEST: Final = 1_000
+FARTHEST_MS: Final = 1_000
+"""An answer that takes longer is late for another reason than distance."""
 
 Told = Callable[[ProducerCore, int], object]
 
@@ -187,10 +189,12 @@ class Hearing:
 
         While an idempotent producer's request for a partition is on its way and more than that lingers long enough
         behind it, librdkafka looks all the time whether it may send that, and may not
-        (`rd_kafka_toppar_producer_serve` takes messages on their way for requests).
+        (`rd_kafka_toppar_producer_serve` takes messages on their way for requests). It does so as well behind an answer
+        that a throttle keeps back, or a broker that stands still: of these `linger.ms` ends nothing.
         """
         for delta in deltas:
-            if delta.wakeups >= max(SPINS_FROM, SPINS_A_REQUEST * delta.requests):
+            is_far = not delta.throttled and 1 <= delta.round_trip_ms <= FARTHEST_MS
+            if is_far and delta.wakeups >= max(SPINS_FROM, SPINS_A_REQUEST * delta.requests):
                 self.is_idempotent = False
                 logger.warning(
                     "Client %r: broker %d is %.0f ms away, and with enable.idempotence=true librdkafka spends up to a "

@@ -65,6 +65,26 @@ def test_that_distance_costs_a_processor_is_said_once_with_what_ends_it(caplog: 
     assert "linger.ms=25 ends that" in record.getMessage()
 
 
+@pytest.mark.parametrize(
+    "why",
+    [
+        {"rtt": {"avg": 0}},  # none of the answers has come
+        {"rtt": {"avg": 4_105_919}},
+        {"rtt": {"avg": 276_000}, "throttle": {"cnt": 1, "sum": 900, "max": 900}},
+    ],
+    ids=["stalled", "stalled-before", "throttled"],
+)
+def test_a_broker_that_is_only_late_is_not_said_to_be_far(
+    why: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A near one that throttled was "944 ms away", and linger.ms=1039 was to end that."""
+    hearing, _, _ = made(NONE)
+    hearing.is_idempotent = True
+    hearing.on_statistics(statistics(tx=4, wakeups=1_117_909, **why))
+    assert not [record for record in caplog.records if " ms away" in record.getMessage()]
+    assert hearing.is_idempotent, "distance may still be said"
+
+
 def test_a_producer_that_is_not_idempotent_is_not_told_what_that_costs(caplog: pytest.LogCaptureFixture) -> None:
     hearing, _, _ = made(NONE)
     hearing.on_statistics(statistics(tx=180, wakeups=990_000, rtt={"avg": 22_600}))
