@@ -119,7 +119,7 @@ def points_of(client: Any) -> Points:
         points |= {(each.name, here): float(value) for each, value in values.items() if value is not None}
     if is_producer:
         points[d.QUEUE.name, who] = float(len(client))
-    else:
+    elif hasattr(client, "position"):  # of a share group's member there is none
         points |= _lags(client, client_id)
     return points
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from kclient_quota.clients import live
 from kclient_quota.metrics import MetricName
-from kclient_quota.otel.snapshot import Snapshots
+from kclient_quota.otel.snapshot import Snapshots, points_of
 
 WAITED = "kafka.producer.quota_wait_time_total"
 
@@ -34,6 +34,17 @@ class Client:
     def close(self) -> None:
         """As a client does it."""
         live.closes(self)
+
+
+class Sharing:
+    """As much of a ShareConsumer: no positions, as it has none."""
+
+    def metrics(self) -> dict[MetricName, float]:
+        return {MetricName("quota-wait-time-total", "consumer-metrics", "", (("client-id", "jobs"),)): 7.0}
+
+    def quota_state(self) -> dict[int, Any]:
+        """Of no broker."""
+        return {}
 
 
 class Broken(Client):
@@ -144,3 +155,8 @@ def test_clients_are_made_while_others_are_looked_for(monkeypatch: Any) -> None:
     made = [Client(1.0), Client(2.0)]
     made[1].close()
     assert len(found) == 1
+
+
+def test_a_share_consumer_is_looked_at_too() -> None:
+    """It had no metrics, nor had any other client beside it, and its `close()` failed."""
+    assert [value for (name, _), value in points_of(Sharing()).items() if name.endswith("wait_time_total")] == [7.0]
