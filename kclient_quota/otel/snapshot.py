@@ -49,8 +49,7 @@ class Snapshots:
 
     def on_close(self, number: int, client: Any) -> None:
         """Note what this client has counted."""
-        counted = self._points_of(number, client)
-        self._closed.append((number, {key: value for key, value in counted.items() if key[0] in _COUNTERS}))
+        self._closed.append((number, self._points_of(number, client)))
 
     def of(self, name: str) -> Iterator[tuple[float, dict[str, str | int]]]:
         """The points of one instrument."""

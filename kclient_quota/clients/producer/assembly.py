@@ -101,7 +101,7 @@ class Parts:
         expect_end([at_exit, do_put_off])
         self.wait_log = WaitLog(self.client_id)
         self.hearing = Hearing(self.outbox, self.client_id, self._limit, ours.backoff, clock, self.sorting.lanes)
-        self.hearing.is_idempotent = is_true(self.inner.get("enable.idempotence"))
+        self.hearing.may_spin = is_true(self.inner.get("enable.idempotence"))
         self._ours = ours
         self._pace = pace = self._pace_of_user()
         undisturbed(pace.lock, pace.follow, self._limit, clock.now_ms())

@@ -147,8 +147,7 @@ class ProducerCore:
         """How long a producer waits: while the queue is full, or a throttle outlasts what may wait in it."""
         pace = broker.queue.pace
         throttled_ms = pace.blocked_for_ms(now_ms)
-        is_usual = not (only_ask or self.is_careful or self.is_free) and throttled_ms <= self._max_delay_ms
-        if is_usual or broker.queue.lane(message.lane).drops:
+        if broker.queue.lane(message.lane).drops:
             return self._offer(broker.queue, message)
         if throttled_ms > self._max_delay_ms:
             return throttled_ms

@@ -50,7 +50,7 @@ class Hearing:
         lanes: of its queue.
 
     Attributes:
-        is_idempotent: `enable.idempotence`, and nobody was told yet what that takes here.
+        may_spin: `enable.idempotence`, and nobody was told yet what that takes here.
         only_id: the id of the broker that was heard of last; -1 before.
         waited: how long calls have waited for the quota.
         ask_soon: has the limit asked for again.
@@ -77,7 +77,7 @@ class Hearing:
         self._reader = StatisticsReader()
         self._metrics = ClientThrottleMetrics(PRODUCER, client_id)
         self._log = ThrottleLog(client_id, "produce() backs off", backoff)
-        self.is_idempotent = False
+        self.may_spin = False
         self.only_id = -1
         self.waited = WaitTime()
         self.ask_soon: Callable[..., None] | None = None
@@ -103,7 +103,7 @@ class Hearing:
                     now_ms=now_ms,
                 )
         inside(self._outbox.calling, self._log.on_time, now_ms)
-        if self.is_idempotent:
+        if self.may_spin:
             inside(self._outbox.calling, self._say_where_it_spins, deltas)
         if deltas and self._outbox.is_running:
             self.only_id = deltas[-1].node_id
@@ -195,7 +195,7 @@ class Hearing:
         for delta in deltas:
             is_far = not delta.throttled and 1 <= delta.round_trip_ms <= FARTHEST_MS
             if is_far and delta.wakeups >= max(SPINS_FROM, SPINS_A_REQUEST * delta.requests):
-                self.is_idempotent = False
+                self.may_spin = False
                 logger.warning(
                     "Client %r: broker %d is %.0f ms away, and with enable.idempotence=true librdkafka spends up to a "
                     "processor on waiting for its answers: linger.ms=%d ends that, or enable.idempotence=false where "

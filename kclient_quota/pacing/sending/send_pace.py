@@ -233,8 +233,8 @@ class SendPace:
 
     def room_in_ms(self, raw_bytes: int, now_ms: int) -> int:
         """When so many raw bytes may come that there is no room for, at the earliest: what is owed leaves before."""
-        waits_ms = self._common.left_ms(self._answer_ms, now_ms) if self._awaits_answer else 1
-        return max(waits_ms, self._pacer.owed_ms(now_ms) + self.time_of_ms(raw_bytes), self.throttled_for_ms(now_ms), 1)
+        waits_ms = self._common.left_ms(self._answer_ms, now_ms) if self._awaits_answer else 0
+        return max(1, waits_ms, self._pacer.owed_ms(now_ms) + self.time_of_ms(raw_bytes), self.throttled_for_ms(now_ms))
 
     def raw_in(self, time_ms: float) -> float:
         """How many raw bytes leave within so long; few do while the answer is awaited."""

@@ -54,7 +54,7 @@ def test_a_throttle_that_no_quota_explains_steps_in_and_asks() -> None:
 def test_that_distance_costs_a_processor_is_said_once_with_what_ends_it(caplog: pytest.LogCaptureFixture) -> None:
     hearing, _, _ = made(NONE)
     far = {"rtt": {"avg": 22_600}}
-    hearing.is_idempotent = True
+    hearing.may_spin = True
     hearing.on_statistics(statistics(tx=180, wakeups=1_000, **far))
     hearing.on_statistics(statistics(tx=100_180, wakeups=501_000, **far))  # busy, not spinning
     assert not caplog.records
@@ -79,10 +79,10 @@ def test_a_broker_that_is_only_late_is_not_said_to_be_far(
 ) -> None:
     """A near one that throttled was "944 ms away", and linger.ms=1039 was to end that."""
     hearing, _, _ = made(NONE)
-    hearing.is_idempotent = True
+    hearing.may_spin = True
     hearing.on_statistics(statistics(tx=4, wakeups=1_117_909, **why))
     assert not [record for record in caplog.records if " ms away" in record.getMessage()]
-    assert hearing.is_idempotent, "distance may still be said"
+    assert hearing.may_spin, "distance may still be said"
 
 
 def test_a_producer_that_is_not_idempotent_is_not_told_what_that_costs(caplog: pytest.LogCaptureFixture) -> None:
