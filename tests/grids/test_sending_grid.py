@@ -2,13 +2,19 @@
 
 import pytest
 
+from benchmarks.quota_worth import play
 from tests.property.test_kept_lumps import decisions_are_those_of_one_that_keeps_nothing
 from tests.unit.pacing.test_send_queue import slow_to_answer_is_sent_what_the_quota_allows
 from tests.unit.simulation.test_sending import (
+    QUOTA,
+    alone_it_uses_all_but_the_price_of_lumps,
+    five_on_their_way_are_enough,
     nearly_all_arrives_in_time,
+    noise_waits_for_three_tenths,
     nothing_waits_below_four_fifths,
     popular_partitions_cost_nothing,
     strict_lane_overtakes,
+    strict_lane_waits_for_one_largest,
     waits_for_two_rounds,
     waits_no_longer_for_compression,
 )
@@ -32,9 +38,35 @@ def test_popular_partitions_cost_the_others_nothing():
     popular_partitions_cost_nothing(12)
 
 
-@pytest.mark.parametrize("cell", [("orders", "zstd", 3), ("noise", "none", 3), ("documents", "zstd", 3)], ids=str)
+@pytest.mark.parametrize(
+    "cell",
+    [("orders", "zstd", 3), ("noise", "none", 3), ("documents", "zstd", 3), ("readings", "lz4", 12)],
+    ids=str,
+)
 def test_nearly_all_that_a_quota_is_worth_arrives_in_time(cell):
     nearly_all_arrives_in_time(cell)
+
+
+def test_known_anchor_of_few_partitions():
+    assert play(("orders", "zstd", 3, QUOTA)).ours >= 920
+
+
+def test_five_requests_on_their_way_are_enough_for_a_very_large_quota_and_any_partition():
+    five_on_their_way_are_enough("documents", "none", 0, 50e6)
+
+
+@pytest.mark.parametrize(("data", "codec", "partitions"), [("orders", "zstd", 3), ("noise", "none", 1)])
+def test_one_client_alone_uses_the_quota_less_the_price_of_its_lumps(data, codec, partitions):
+    alone_it_uses_all_but_the_price_of_lumps(data, codec, partitions)
+
+
+@pytest.mark.parametrize(("codec", "partitions"), [("none", 1), ("zstd", 12)])
+def test_messages_that_do_not_compress_wait_for_three_tenths_of_a_second_at_most(codec, partitions):
+    noise_waits_for_three_tenths(codec, partitions)
+
+
+def test_strict_lane_with_nearly_half_of_the_quota_waits_for_one_largest_message_of_bulk_at_most():
+    strict_lane_waits_for_one_largest("readings", "documents", "none")
 
 
 @pytest.mark.parametrize("partitions", [0, 3])

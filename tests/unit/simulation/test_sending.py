@@ -24,7 +24,6 @@ QUOTA = 51_200.0
         ("orders", "zstd", 12),
         ("orders", "none", 0),
         ("noise", "zstd", 1),
-        ("readings", "lz4", 12),
         ("documents", "none", 100),
     ],
     ids=str,
@@ -47,7 +46,6 @@ def twelve_partitions():
 
 def test_known_anchors():
     assert twelve_partitions().ours >= 910
-    assert play(("orders", "zstd", 3, QUOTA)).ours >= 920
     # a message more or less is 0.0007 of the quota here
     noise = [play(("noise", "none", 3, QUOTA), seed=seed).ours * 1_000 for seed in range(1, 5)]
     assert sum(noise) / len(noise) >= 0.94 * QUOTA
@@ -65,28 +63,27 @@ def popular_partitions_cost_nothing(partitions):
 
 
 @pytest.mark.parametrize(
-    ("data", "codec", "partitions", "quota", "round_trip_ms"),
+    ("data", "codec", "partitions", "quota"),
     [
-        ("readings", "lz4", 100, QUOTA, 80),
-        ("documents", "none", 12, 1_048_576.0, 80),
-        ("documents", "none", 12, 20e6, 80),
-        ("documents", "none", 0, 50e6, 80),
+        ("readings", "lz4", 100, QUOTA),
+        ("documents", "none", 12, 1_048_576.0),
+        ("documents", "none", 12, 20e6),
     ],
 )
-def test_five_requests_on_their_way_are_enough_however_far_the_broker_is(data, codec, partitions, quota, round_trip_ms):
-    network = Network(round_trip_ms=round_trip_ms, linger_ms=10)
+def test_five_requests_on_their_way_are_enough_however_far_the_broker_is(data, codec, partitions, quota):
+    five_on_their_way_are_enough(data, codec, partitions, quota)
+
+
+def five_on_their_way_are_enough(data, codec, partitions, quota):
+    network = Network(round_trip_ms=80, linger_ms=10)
     cell = Cell(Batching(data, codec), partitions, quota, seconds=20, warm_up_s=8, network=network)
     sent = SendingWorld(cell, random.Random(1)).run()
     assert sent.wire_bytes / quota / sent.seconds >= 0.95
 
 
-@pytest.mark.parametrize(
-    ("partitions", "round_trip_ms", "most_ms"),
-    [(12, 300, 1_500), (100, 300, 2 * 6_200)],
-)
-def test_a_message_waits_for_the_delay_allowed_or_two_rounds_of_all_partitions(partitions, round_trip_ms, most_ms):
+def test_a_message_waits_for_the_delay_allowed_or_two_rounds_of_all_partitions():
     """Five requests are on their way, one partition in each: a round takes a fifth of the way and linger for each."""
-    waits_for_two_rounds(partitions, round_trip_ms, most_ms, seeds=2)
+    waits_for_two_rounds(100, 300, 2 * 6_200, seeds=2)
 
 
 def waits_for_two_rounds(partitions, round_trip_ms, most_ms, seeds):
@@ -98,9 +95,12 @@ def waits_for_two_rounds(partitions, round_trip_ms, most_ms, seeds):
     assert sum(sent.wire_bytes / QUOTA / sent.seconds for sent in plays) / len(plays) >= 0.95
 
 
-@pytest.mark.parametrize(("data", "codec"), [("orders", "zstd"), ("noise", "none")])
-@pytest.mark.parametrize("partitions", [1, 3])
+@pytest.mark.parametrize(("data", "codec", "partitions"), [("orders", "zstd", 1), ("noise", "none", 3)])
 def test_one_client_alone_uses_the_quota_less_the_price_of_its_lumps(data, codec, partitions):
+    alone_it_uses_all_but_the_price_of_lumps(data, codec, partitions)
+
+
+def alone_it_uses_all_but_the_price_of_lumps(data, codec, partitions):
     cell = Cell(Batching(data, codec), partitions, QUOTA)
     world = SendingWorld(cell, random.Random(1))
     sent = world.run()
@@ -116,13 +116,16 @@ def waits_no_longer_for_compression(codec, partitions):
     assert packed.ours >= 0.99 * plain.ours
 
 
-@pytest.mark.parametrize(("codec", "partitions"), [("lz4", 3), ("zstd", 0)])
-def test_who_compresses_what_does_not_compress_waits_no_longer_for_that(codec, partitions):
-    waits_no_longer_for_compression(codec, partitions)
+def test_who_compresses_what_does_not_compress_waits_no_longer_for_that():
+    waits_no_longer_for_compression("zstd", 0)
 
 
-@pytest.mark.parametrize(("codec", "partitions"), [("none", 1), ("zstd", 3), ("zstd", 12), ("none", 100)])
+@pytest.mark.parametrize(("codec", "partitions"), [("zstd", 3), ("none", 100)])
 def test_messages_that_do_not_compress_wait_for_three_tenths_of_a_second_at_most(codec, partitions):
+    noise_waits_for_three_tenths(codec, partitions)
+
+
+def noise_waits_for_three_tenths(codec, partitions):
     row = play(("noise", codec, partitions, QUOTA), seconds=45)
     assert row.p99_ms <= 300
     assert row.ratio >= 0.95
@@ -145,9 +148,7 @@ def nothing_waits_below_four_fifths(data, codec, partitions):
     assert not sent.throttles
 
 
-@pytest.mark.parametrize(
-    ("data", "codec", "partitions"), [("orders", "zstd", 1), ("orders", "none", 12), ("noise", "none", 100)]
-)
+@pytest.mark.parametrize(("data", "codec", "partitions"), [("orders", "zstd", 12), ("noise", "none", 100)])
 def test_below_four_fifths_of_the_quota_nothing_waits(data, codec, partitions):
     nothing_waits_below_four_fifths(data, codec, partitions)
 
@@ -188,16 +189,16 @@ def strict_lane_overtakes(data, partitions):
     assert sent.lane_bytes["bulk"] >= 0.5 * QUOTA * sent.seconds
 
 
-@pytest.mark.parametrize(("data", "partitions"), [("orders", 1), ("noise", 12), ("documents", 1)])
+@pytest.mark.parametrize(("data", "partitions"), [("noise", 12), ("documents", 1)])
 def test_strict_lane_overtakes_ten_times_more_than_the_quota(data, partitions):
     strict_lane_overtakes(data, partitions)
 
 
-@pytest.mark.parametrize(
-    ("alerts", "bulk", "codec"),
-    [("readings", "documents", "none"), ("orders", "noise", "zstd")],
-)
-def test_strict_lane_with_nearly_half_of_the_quota_waits_for_one_largest_message_of_bulk_at_most(alerts, bulk, codec):
+def test_strict_lane_with_nearly_half_of_the_quota_waits_for_one_largest_message_of_bulk_at_most():
+    strict_lane_waits_for_one_largest("orders", "noise", "zstd")
+
+
+def strict_lane_waits_for_one_largest(alerts, bulk, codec):
     urgent, large = Batching(alerts, codec), Batching(bulk, codec)
     sources = (
         Source(at(0.49 * QUOTA / urgent.request_bytes(1)), "alerts", batching=urgent),
@@ -210,10 +211,7 @@ def test_strict_lane_with_nearly_half_of_the_quota_waits_for_one_largest_message
     assert sent.wire_bytes / QUOTA / sent.seconds >= 0.96
 
 
-@pytest.mark.parametrize(
-    ("data", "codec", "partitions"),
-    [("orders", "none", 1), ("orders", "zstd", 12), ("documents", "none", 100)],
-)
+@pytest.mark.parametrize(("data", "codec", "partitions"), [("orders", "none", 1), ("documents", "none", 100)])
 def test_weighted_lanes_divide_bytes_on_the_wire_by_their_weights(data, codec, partitions):
     """Batches of a lane with three times the weight hold three times as much, and so take less for each message."""
     lanes = (Lane("orders", weight=3), Lane("bulk"), Lane("logs", weight=2))
