@@ -6,6 +6,7 @@ import pytest
 
 from kclient_quota.simulation import Change, Scenario, figures, parts, simulate
 from tests.unit.simulation.test_simulated_fairness import (
+    newcomers_soon_have_their_share,
     who_knows_has_an_equal_share,
     who_learns_has_nearly_an_equal_share,
 )
@@ -135,14 +136,25 @@ def test_consumers_that_learn_make_room_for_newcomers_and_fill_it_again(quota, b
     assert after_ms <= 35_000
 
 
-@pytest.mark.parametrize(("clients", "quota", "seed"), [(2, 51_200, 2), (8, 51_200, 6)])
+@pytest.mark.parametrize(("clients", "quota", "seed"), [(2, 51_200, 2), (8, 51_200, 6), (32, 51_200, 2)])
 def test_who_knows_the_quota_has_an_equal_share_in_the_second_minute(clients, quota, seed):
     who_knows_has_an_equal_share(clients, quota, seed)
 
 
 @pytest.mark.parametrize(
     ("clients", "quota", "seed"),
-    [(8, 1_048_576, 105), (32, 51_200, 2), (32, 51_200, 3), (32, 51_200, 1006)],
+    [
+        (8, 1_048_576, 105),
+        (8, 52_428_800, 3),
+        (32, 51_200, 1),
+        (32, 51_200, 2),
+        (32, 51_200, 3),
+        (32, 51_200, 1006),
+    ],
 )
 def test_who_learns_the_quota_has_nearly_an_equal_share_in_the_second_minute(clients, quota, seed):
     who_learns_has_nearly_an_equal_share(clients, quota, seed)
+
+
+def test_newcomers_that_know_the_quota_soon_have_their_share():
+    newcomers_soon_have_their_share(4, 4, 1_048_576)

@@ -1,4 +1,4 @@
-"""What `tests/unit/pacing/test_known_share.py` has some cells of, in every cell."""
+"""What `test_known_share.py` and `test_slow_beginning.py` of `tests/unit/pacing` have some cells of, in every cell."""
 
 import pytest
 
@@ -9,6 +9,7 @@ from tests.unit.pacing.test_known_share import (
     skew_jitter_and_late_callers_cost_no_throttle,
     strangers_come_to_equal_shares,
 )
+from tests.unit.pacing.test_slow_beginning import LATE_MS, first_that_is_late_is_not_throttled
 
 
 @pytest.mark.parametrize("quota", QUOTAS)
@@ -31,8 +32,18 @@ def test_strangers_come_to_equal_shares(quota, clients):
     strangers_come_to_equal_shares(quota, clients)
 
 
+@pytest.mark.parametrize(("window", "told"), [((4, 250), False), ((11, 100), True)], ids=str)
+def test_other_windows_of_the_broker(window, told):
+    another_window(window, told)
+
+
 @pytest.mark.parametrize(
     ("window", "told"), [((11, 10_000), True), ((11, 10_000), False), ((2, 30_000), False)], ids=str
 )
 def test_a_long_window_of_the_broker(window, told):
     another_window(window, told)
+
+
+@pytest.mark.parametrize("first_ms", LATE_MS)
+def test_a_client_whose_first_request_comes_late_is_not_throttled(first_ms):
+    first_that_is_late_is_not_throttled(1_048_576, first_ms)

@@ -28,7 +28,7 @@ def skew_jitter_and_late_callers_cost_no_throttle(quota, skew, late_ms, seed):
     assert world.utilisation(WARM_MS) >= 0.97
 
 
-@pytest.mark.parametrize("quota", QUOTAS)
+@pytest.mark.parametrize("quota", QUOTAS[:2])
 @pytest.mark.parametrize("skew", [0.001, -0.001], ids=["client clock fast", "client clock slow"])
 @pytest.mark.parametrize(("late_ms", "seed"), [(0, 1), (20, 2)])
 def test_skew_jitter_and_late_callers_cost_no_throttle(quota, skew, late_ms, seed):
@@ -43,9 +43,7 @@ def bytes_that_nobody_told_of_cost_little(quota, framing):
     assert max(late, default=0) <= 500
 
 
-@pytest.mark.parametrize(
-    ("quota", "framing"), [(20_000, 0.005), (20_000, 0.12), (51_200, 0.03), (1_048_576, 0.01), (1_048_576, 0.12)]
-)
+@pytest.mark.parametrize(("quota", "framing"), [(20_000, 0.005), (20_000, 0.12), (51_200, 0.03), (1_048_576, 0.12)])
 def test_bytes_that_nobody_told_of_cost_little(quota, framing):
     bytes_that_nobody_told_of_cost_little(quota, framing)
 
@@ -58,7 +56,7 @@ def strangers_come_to_equal_shares(quota, clients):
     assert throttles[int(0.95 * len(throttles))] <= 3_000
 
 
-@pytest.mark.parametrize(("quota", "clients"), [(20_000, 2), (20_000, 32), (51_200, 8), (1_048_576, 2)])
+@pytest.mark.parametrize(("quota", "clients"), [(20_000, 2), (20_000, 32), (1_048_576, 2)])
 def test_strangers_come_to_equal_shares(quota, clients):
     strangers_come_to_equal_shares(quota, clients)
 
@@ -133,8 +131,11 @@ def test_raised_quota_is_used_at_once():
     assert sum(row[2] for row in last) / (100_000 * 19) >= 0.97
 
 
-@pytest.mark.parametrize("window", [(4, 250), (11, 100), (6, 1_000)], ids=str)
-@pytest.mark.parametrize("told", [True, False])
+@pytest.mark.parametrize(
+    ("window", "told"),
+    [((4, 250), True), ((11, 100), False), ((6, 1_000), True), ((6, 1_000), False)],
+    ids=str,
+)
 def test_other_windows_of_the_broker(window, told):
     another_window(window, told)
 

@@ -6,10 +6,18 @@ from kclient_quota.pacing.pacer import Pacer
 from kclient_quota.quota.rate import SampledRate
 from tests.unit.pacing.pacing_world import World
 
+LATE_MS = (0, 20, 90, 150, 600, 1_500, 4_000)
 
-@pytest.mark.parametrize("quota", [51_200, 1_048_576])
-@pytest.mark.parametrize("first_ms", [0, 20, 90, 150, 600, 1_500, 4_000])
+
+@pytest.mark.parametrize(
+    ("quota", "first_ms"), [*((51_200, first_ms) for first_ms in LATE_MS), (1_048_576, 90), (1_048_576, 1_500)]
+)
 def test_a_client_whose_first_request_comes_late_is_not_throttled(quota: int, first_ms: int) -> None:
+    """The larger quota with every first way: `tests/grids/test_known_share_grid.py`."""
+    first_that_is_late_is_not_throttled(quota, first_ms)
+
+
+def first_that_is_late_is_not_throttled(quota: int, first_ms: int) -> None:
     world = World(quota, first_ms=first_ms, jitter_ms=3, message_bytes=500).run(60_000)
     assert max(world.throttles(), default=0) <= 50
     assert world.utilisation(20_000) >= 0.97

@@ -1,6 +1,6 @@
 """Simulated consumers: beside a world of brute force, and what is known of plain ones.
 
-Larger quotas: `tests/grids/test_consumers_grid.py`.
+Larger quotas, and more of them: `tests/grids/test_consumers_grid.py`.
 """
 
 import random
@@ -57,17 +57,19 @@ def test_a_plain_consumer_gets_what_it_gets_millisecond_by_millisecond():
     assert found.longest_gap_ms == pytest.approx(world.longest_gap_ms(35_000), rel=0.1)
 
 
-@pytest.mark.parametrize("clients", [2, 8])
-def test_consumers_share_a_quota_that_they_know(clients):
+def test_consumers_share_a_quota_that_they_know():
+    consumers_share_what_they_know(2)
+
+
+def consumers_share_what_they_know(clients):
     found = played(clients=clients, quota=51_200, seconds=120, warm_up_ms=60_000)
     assert found.utilisation >= 0.95
     assert found.jain >= 0.99
     assert found.throttle_p99_ms <= 500
 
 
-@pytest.mark.parametrize(("clients", "quota"), [(2, 51_200), (8, 51_200)])
-def test_consumers_share_a_quota_that_they_must_learn(clients, quota):
-    consumers_share_what_they_must_learn(clients, quota)
+def test_consumers_share_a_quota_that_they_must_learn():
+    consumers_share_what_they_must_learn(2, 51_200)
 
 
 def consumers_share_what_they_must_learn(clients, quota):
