@@ -4,6 +4,7 @@ import pytest
 
 from benchmarks.quota_worth import play
 from tests.property.test_kept_lumps import decisions_are_those_of_one_that_keeps_nothing
+from tests.unit.clients.test_shared_pace_late import slow_ones_leave_nothing_unused
 from tests.unit.pacing.test_send_queue import slow_to_answer_is_sent_what_the_quota_allows
 from tests.unit.simulation.test_sending import (
     QUOTA,
@@ -94,3 +95,7 @@ def test_strict_lane_overtakes_ten_times_more_than_the_quota(data, partitions):
 )
 def test_a_message_waits_for_the_delay_allowed_or_two_rounds_of_all_partitions(partitions, round_trip_ms, most_ms):
     waits_for_two_rounds(partitions, round_trip_ms, most_ms, seeds=4)
+
+
+def test_who_is_slow_to_take_its_turn_leaves_nothing_unused():
+    slow_ones_leave_nothing_unused(5, 5_242_880, 4)

@@ -51,7 +51,7 @@ SLOW = (
     "each_broker_has_a_quota",
     "a_quota_that_nobody_told",
     "noise_after_letters",
-    "million_quotas",
+    "hundred_thousand_quotas",
     "several_use_the_quota_evenly",
     "slow_to_answer_is_sent",
     "known_to_be_our_own",

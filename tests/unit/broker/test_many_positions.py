@@ -143,6 +143,7 @@ def test_what_is_left_to_tell_is_told_when_a_broker_stops(node):
 
 def test_a_broker_that_is_closed_at_once_has_told_of_all_positions_that_went(tmp_path, monkeypatch):
     monkeypatch.setattr(offsets_topic, "_AT_ONCE", 1)
+    many = 500  # of which a broker that is closed at once would have told of one
 
     def alive(broker):
         last = {}
@@ -156,14 +157,14 @@ def test_a_broker_that_is_closed_at_once_has_told_of_all_positions_that_went(tmp
         service.coordinator.get_or_create("g")
         internal_topic(running.cluster, CONSUMER_OFFSETS)
         running.cluster.save()  # as a request that creates topics does
-        for partition in range(MANY):
+        for partition in range(many):
             service.commit("g", "t", partition, CommittedOffset(5))
         # it is closed before its loop has another turn for these
         monkeypatch.setattr(service.topic, "_alarm", SimpleNamespace(set=lambda _: None))
         return alive(running)
 
-    with EmbeddedBroker(topics={"t": MANY}, data_dir=tmp_path) as broker:
-        assert broker._call(lambda: fill(broker._running())) == MANY
+    with EmbeddedBroker(topics={"t": many}, data_dir=tmp_path) as broker:
+        assert broker._call(lambda: fill(broker._running())) == many
         assert broker._call(lambda: broker._running().services.get(GroupService).delete_group("g")) is ErrorCode.NONE
     with EmbeddedBroker(data_dir=tmp_path) as broker:
         assert broker._call(lambda: alive(broker._running())) == 0

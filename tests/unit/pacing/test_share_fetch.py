@@ -10,6 +10,8 @@ from kclient_quota.quota.rate import SampledRate
 
 BEGIN_MS = 1_700_000_000_000
 STEP_MS = 20
+NAP_MS = 100
+"""A share consumer that waits looks again after so long at the latest."""
 
 
 class Broker:
@@ -44,8 +46,12 @@ def _ask(leaders: list[Broker], pacers: list[SharePacer], batches: list[int], se
     now_ms = BEGIN_MS
     left = list(batches)
     while left and now_ms < BEGIN_MS + seconds * 1_000:
+        idle_ms = NAP_MS
         for pacer in pacers:
-            if left and pacer.wait_ms(now_ms) == 0:
+            wait_ms = pacer.wait_ms(now_ms) if left else None
+            if wait_ms is not None:
+                idle_ms = min(idle_ms, max(wait_ms, STEP_MS))
+            if wait_ms == 0:
                 pacer.asks()
                 broker = next(turns)
                 throttle_ms = broker.fetch(left[0], now_ms + 2)
@@ -54,7 +60,7 @@ def _ask(leaders: list[Broker], pacers: list[SharePacer], batches: list[int], se
                     pacer.on_throttle(numbers[id(broker)], throttle_ms, now_ms + 4)
                 else:
                     pacer.answered({numbers[id(broker)]: left.pop(0)}, now_ms, now_ms + 4)
-        now_ms += STEP_MS
+        now_ms += idle_ms
     return now_ms
 
 

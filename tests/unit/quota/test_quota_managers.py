@@ -290,10 +290,10 @@ def test_callback_of_the_user_decides():
     assert figures(manager, 0)["Produce", "byte-rate", "a"] == 101
 
 
-def test_million_quotas_cost_no_more_than_ten():
+def test_a_hundred_thousand_quotas_cost_no_more_than_ten():
     few, many = manager_with((10, {"user": "u"})), manager_with((10, {"user": "u"}))
     levels = many._callback.levels(ClientQuotaType.PRODUCE)
-    for number in range(1_000_000):
+    for number in range(100_000):
         levels.set((f"user-{number}", DEFAULT if number % 2 else None), 5.0)
     assert many.quota("user-7", "c") == many.quota("user-8", "d") == 5.0
 
