@@ -1,6 +1,6 @@
 """Files, plans and what is written, over random clusters and files."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kclient_quota.admin.output import entity_text
@@ -9,6 +9,7 @@ from kclient_quota.admin.quota_file import FileEntry, QuotaFile, format_quota_fi
 from kclient_quota.admin.unit_quotas import in_order
 from kclient_quota.admin.units import UNITS, QuotaUnit, changes, configured, sources_of, to_write
 from kclient_quota.quota.entity import DEFAULT, ClientQuotaEntity
+from tests.property.examples import examples
 
 KEYS = ("producer_byte_rate", "consumer_byte_rate", "request_percentage")
 QUOTAS = [QuotaUnit(key, unit) for key in KEYS for unit in UNITS[key]]
@@ -27,6 +28,7 @@ def as_file(asked, unwanted=frozenset()):
     return QuotaFile(tuple(entries), CAPACITY)
 
 
+@settings(max_examples=examples(50))
 @given(clusters, clusters, st.frozensets(st.sampled_from(QUOTAS), max_size=2))
 def test_applying_twice_is_applying_once_and_the_rest_stays(asked, wanted, unwanted):
     file = as_file(wanted, unwanted)
@@ -42,6 +44,7 @@ def test_applying_twice_is_applying_once_and_the_rest_stays(asked, wanted, unwan
     assert asked_after(asked, file, prune=True) == wanted
 
 
+@settings(max_examples=examples(50))
 @given(clusters, clusters, st.integers(1, 5))
 def test_a_plan_carried_out_leaves_nothing_to_do(asked, wanted, brokers):
     written = to_write(asked, CAPACITY, brokers)

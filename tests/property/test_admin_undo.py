@@ -21,6 +21,7 @@ from kclient_quota.cluster.brokers import ClusterMetadata
 from kclient_quota.errors import ClusterError, ConfigError
 from kclient_quota.quota.entity import ClientQuotaEntity
 from kclient_quota.testing.clock import ManualClock
+from tests.property.examples import examples
 
 RATE = QuotaUnit("producer_byte_rate", "broker_bps")
 BPS = QuotaUnit("producer_byte_rate", "bps")
@@ -164,7 +165,7 @@ def target_of(quotas, wanted):
     return state, quotas.target(state, after, {})
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(120, 300), deadline=None)
 @given(st.lists(st.tuples(asked, failures), min_size=1, max_size=3), st.lists(failures, max_size=3))
 def test_undo_restores_the_state_before_the_run_it_names(runs, failing_undos):
     world = World()

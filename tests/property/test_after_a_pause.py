@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from kclient_quota.pacing.pacer import Pacer
 from kclient_quota.pacing.room import sustainable_rate
 from kclient_quota.quota.rate import SampledRate
+from tests.property.examples import examples
 from tests.unit.pacing.pacing_world import World
 
 BUSY_MS = 30_000
@@ -27,7 +28,7 @@ def sliding(world, from_ms, span_ms=15_000):
     st.sampled_from(QUOTAS),
     st.integers(0, 10),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(20, 40), deadline=None)
 def test_any_fifteen_seconds_after_little_use_have_the_quota(before, quota, late_ms):
     """`before`: for so long, such a part of the quota is wanted."""
     ends, end = [], 0
@@ -52,7 +53,7 @@ def test_any_fifteen_seconds_after_little_use_have_the_quota(before, quota, late
 
 
 @given(st.integers(0, 20_000), st.sampled_from([(40_000, 120_000), (20_000, 51_200), (100_000, 1_000_000)]))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(12, 20), deadline=None)
 def test_raised_limit_is_used_at_once_and_evenly(idle_ms, limits):
     low, high = limits
     world = World(low, demand=lambda _, at_ms: not 20_000 <= at_ms < 20_000 + idle_ms).run(20_000 + idle_ms // 2)
@@ -72,7 +73,7 @@ def test_raised_limit_is_used_at_once_and_evenly(idle_ms, limits):
     st.integers(0, 15_000),
     st.integers(0, 30_000),
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(120, 300), deadline=None)
 def test_sustainable_rate_is_what_the_broker_tolerates_and_no_less(history, idle_ms, at_once):
     """Against the window itself: what is sustainable is never over the limit, and a little more is."""
     limit, step_ms = 20_000, 10

@@ -18,6 +18,7 @@ from kclient_quota.broker.groups.consumer.coordinator import Beat, ConsumerGroup
 from kclient_quota.broker.groups.in_steps import at_once
 from kclient_quota.broker.groups.migration import MigrationPolicy
 from kclient_quota.wire.error_codes import ErrorCode
+from tests.property.examples import examples
 
 SESSION_MS = 10_000
 IDS = {"t": UUID(int=1), "u": UUID(int=2)}
@@ -243,10 +244,10 @@ class InSteps(ConsumerGroups):
             self.patch.undo()
 
 
-InSteps.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+InSteps.TestCase.settings = settings(max_examples=examples(60, 150), stateful_step_count=40, deadline=None)
 test_consumer_groups_stay_sound_in_steps = InSteps.TestCase
 
-ConsumerGroups.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+ConsumerGroups.TestCase.settings = settings(max_examples=examples(60, 150), stateful_step_count=40, deadline=None)
 test_consumer_groups_stay_sound = ConsumerGroups.TestCase
 
 TOPIC_IDS = [UUID(int=number) for number in range(1, 4)]
@@ -261,7 +262,7 @@ def wanted_of(subscriptions, partitions):
     return sorted((topic, index) for topic in topics for index in range(partitions[topic]))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(100, 200), deadline=None)
 @given(subscriptions_st, subscriptions_st, partitions_st)
 def test_uniform_covers_everything_once_and_is_balanced(before, subscriptions, partitions):
     current = at_once(uniform(before, partitions, {}))

@@ -10,6 +10,7 @@ from kclient_quota.broker.groups.classic.coordinator import GroupConfig, GroupCo
 from kclient_quota.broker.groups.classic.group import GroupState
 from kclient_quota.broker.groups.classic.requests import Join, JoinResult, Leaver, Pending, Sync, SyncResult
 from kclient_quota.wire.error_codes import ErrorCode
+from tests.property.examples import examples
 
 SESSION_MS = 6_000
 REBALANCE_MS = 9_000
@@ -195,5 +196,5 @@ class Groups(RuleBasedStateMachine):
         assert all(isinstance(c, JoinResult | SyncResult) for c in self.coordinator.take_completions())
 
 
-Groups.TestCase.settings = settings(max_examples=120, stateful_step_count=40, deadline=None)
+Groups.TestCase.settings = settings(max_examples=examples(50, 120), stateful_step_count=40, deadline=None)
 test_groups_stay_sound = Groups.TestCase

@@ -19,6 +19,7 @@ from kclient_quota.broker.transactions.transaction_coordinator import Ending
 from kclient_quota.wire.batches import TRANSACTIONAL
 from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.records import Record, build_batch, iterate_records
+from tests.property.examples import examples
 from tests.unit.broker.storage_life import Life
 
 
@@ -232,7 +233,7 @@ def records_of(one):
 ACTIONS = ("make", "delete", "append", "append", "commit", "forget", "write", "end", "begin_round", "go_on")
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.lists(st.tuples(st.sampled_from(ACTIONS), st.sampled_from(("t", "u"))), min_size=5, max_size=40),
     st.integers(0, 1 << 32),

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from kclient_quota.quota.rate import SampledAvg, SampledMax, SampledRate
 from kclient_quota.quota.throttle import throttle_time_ms
+from tests.property.examples import examples
 
 values = st.integers(-50, 5_000)
 gaps = st.one_of(st.integers(0, 300), st.integers(0, 3_000), st.sampled_from([999, 1000, 1001, 10_999, 11_000, 12_000]))
@@ -31,7 +32,7 @@ def replay(history, samples, window_ms):
 
 
 @given(shapes, steps)
-@settings(max_examples=300)
+@settings(max_examples=examples(150, 300))
 def test_rate_and_window_equal_the_model(shape, moves):
     samples, window_ms = shape
     rate, history, now = SampledRate(samples, window_ms), [], 0

@@ -12,6 +12,7 @@ from kclient_quota.pacing.sending.lanes import Full, Lane
 from kclient_quota.pacing.sending.send_pace import SendPace
 from kclient_quota.pacing.sending.send_queue import NEVER, Grant, SendQueue
 from kclient_quota.pacing.sending.turns import ANY_PARTITION, Waiting
+from tests.property.examples import examples
 
 QUOTA = 20_000
 MAX_BYTES = 60_000
@@ -186,5 +187,5 @@ class SendQueueMachine(RuleBasedStateMachine):
         assert not self.waiting
 
 
-SendQueueMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+SendQueueMachine.TestCase.settings = settings(max_examples=examples(50, 100), stateful_step_count=40, deadline=None)
 TestSendQueue = SendQueueMachine.TestCase

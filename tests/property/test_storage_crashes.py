@@ -30,6 +30,7 @@ from kclient_quota.errors import ConfigError
 from kclient_quota.wire.batches import TRANSACTIONAL, parse_header
 from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.records import Record, build_batch, iterate_records
+from tests.property.examples import examples
 from tests.unit.broker.handler_node import ManualScheduler
 
 TOPICS = ("t", "u")
@@ -427,7 +428,7 @@ def live(path, disk, truth, todo):
             os.close(run.storage._lock_fd) if is_dead else run.storage.close()
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(150, 400), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(runs)
 def test_nothing_acknowledged_is_lost(lives):
     logging.disable(logging.CRITICAL)

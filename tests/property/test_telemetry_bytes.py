@@ -11,8 +11,11 @@ from kclient_telemetry.metric import MetricKind, Point, PointKey, PushPoint
 from kclient_telemetry.otlp import encode, parse, with_resource_attributes
 from kclient_telemetry.receiver.subscription import java_hash_set_order
 
+from tests.property.examples import examples
+
 # The machine may be busy; how long an example takes says nothing here.
 UNHURRIED = settings(deadline=None)
+FEWER = settings(deadline=None, max_examples=examples(50))
 
 PAYLOADS = Path(__file__).parents[1] / "unit" / "telemetry" / "payloads"
 SAMPLES = {path.name: path.read_bytes() for path in sorted(PAYLOADS.glob("*-producer-*.bin"))}
@@ -76,7 +79,7 @@ def push_points(draw):
     return PushPoint(Point(key, kind, value), value, draw(st.integers(0, 10**13)), 10**13, delta=draw(st.booleans()))
 
 
-@UNHURRIED
+@FEWER
 @given(st.lists(push_points(), max_size=12), ATTRIBUTES, st.integers(0, 1_500))
 def test_a_payload_keeps_its_bound_and_every_point_is_accounted_for(points, resource, limit):
     encoded = encode(points, resource, limit)
@@ -101,7 +104,7 @@ def per_scope(request):
     ]
 
 
-@UNHURRIED
+@FEWER
 @given(st.lists(st.tuples(st.lists(push_points(), min_size=1, max_size=3), ATTRIBUTES), max_size=4))
 def test_appending_attributes_equals_encoding_them(parts):
     payload = b"".join(encode(points, resource, 0).payload for points, resource in parts)

@@ -36,6 +36,8 @@ from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
+from tests.property.examples import examples
+
 NOW = 1_800_000_000_000
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 
@@ -167,7 +169,7 @@ BELOW_ZERO = {"explicit_bounds": [-1.0, 1.0], "bucket_counts": [1, 2, 3]}
 LARGEST = 2**64 - 1
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(30, 60), deadline=None)
 @given(st.lists(pushes, max_size=3), st.booleans())
 @example([], True)
 @example([histogram_of(HistogramDataPoint(sum=5, **BELOW_ZERO))], False)
@@ -207,7 +209,7 @@ def test_a_page_with_hostile_clients_shows_what_the_others_pushed(hostile, first
         assert found == {(name, f"c{client}"): values for name, values in EXPECTED.items() for client in VICTIMS}
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(15, 30), deadline=None)
 @given(st.lists(pushes, min_size=1, max_size=2))
 def test_files_with_hostile_clients_hold_what_the_others_pushed(hostile):
     with tempfile.TemporaryDirectory() as folder:

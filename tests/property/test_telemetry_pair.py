@@ -23,6 +23,8 @@ from kclient_telemetry.otlp import parse
 from kclient_telemetry.receiver.manager import ClientMetricsManager
 from kclient_telemetry.receiver.plugin import AuthorizableRequestContext
 
+from tests.property.examples import examples
+
 UNIX = 1_700_000_000_000
 INTERVALS = st.sampled_from([100, 1_000, 30_000, 300_000])
 METRICS = st.sampled_from(["*", "org.apache.kafka.app.", "nothing.", "", "a,b"])
@@ -246,4 +248,4 @@ class Pair(RuleBasedStateMachine):
 
 
 TestPair = Pair.TestCase
-TestPair.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestPair.settings = settings(max_examples=examples(60, 150), stateful_step_count=40, deadline=None)

@@ -16,6 +16,7 @@ from kclient_quota.wire.codec import decode, encode
 from kclient_quota.wire.frame import FrameSplitter, decode_request_header, decode_response_header
 from kclient_quota.wire.messages import API, FetchResponse, MetadataResponse
 from kclient_quota.wire.records import Record, build_batch, iterate_records
+from tests.property.examples import examples
 from tests.unit.wire.random_message import random_struct
 
 EVERY_MESSAGE = [
@@ -45,7 +46,7 @@ def reads_or_refuses(cls, version, body):
     assert repr(again) == repr(message)
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(200, 400))
 @given(st.sampled_from(EVERY_MESSAGE), st.binary(max_size=200))
 def test_random_bytes(case, body):
     reads_or_refuses(*case, body)
@@ -71,7 +72,7 @@ def mutated(draw):
     return cls, version, bytes(body)
 
 
-@settings(max_examples=600)
+@settings(max_examples=examples(250, 600))
 @given(mutated())
 def test_mutated_messages(case):
     reads_or_refuses(*case)
@@ -149,7 +150,7 @@ def test_splitter_does_not_depend_on_how_bytes_arrive(stream, cuts):
         assert (cut_frames, cut_end) == (whole, end)
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(200, 400))
 @given(st.sampled_from([BATCH, *COMPRESSED]), st.data())
 def test_mutated_batches(batch, data):
     broken = bytearray(batch)
@@ -164,7 +165,7 @@ def test_mutated_batches(batch, data):
         return
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(100, 200))
 @given(
     st.lists(
         st.builds(
