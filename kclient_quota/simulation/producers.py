@@ -214,6 +214,7 @@ class ProducerWorld:
     def _offer(self, client: _Client, now_ms: int) -> float:
         """Offer what there is; returns when the next message is there: now or earlier when there is no room for it."""
         per_message_ms = client.per_message_ms
+        rooms: dict[_Lane, int] = {}  # nothing that they follow from changes while messages come
         while True:
             due_ms = client.begin_ms + client.offered * per_message_ms
             if due_ms > now_ms:
@@ -222,7 +223,9 @@ class ProducerWorld:
                 lane = client.partitions[client.offered % len(client.partitions)]
             else:  # to whoever has least to send
                 lane = min(client.lanes, key=lambda lane: lane.waiting)
-            room = self._room(lane)
+            if lane not in rooms:
+                rooms[lane] = self._room(lane)
+            room = rooms[lane] - lane.waiting
             if room <= 0:
                 return due_ms
             messages = 1
@@ -235,10 +238,10 @@ class ProducerWorld:
             client.offered += messages
 
     def _room(self, lane: _Lane) -> int:
-        """How many messages more may wait."""
+        """How many messages may wait."""
         room = lane.pace.room_bytes(lane.places)
         most = MOST_WAITING if room == inf else int(room / self._raw_bytes)
-        return max(most, LEAST_MESSAGES) - lane.waiting
+        return max(most, LEAST_MESSAGES)
 
     def _hand(self, lane: _Lane, messages: int, now_ms: int) -> None:
         """Librdkafka makes one request of a grant."""
