@@ -79,17 +79,18 @@ class BrokerPace:
         every P must not bring more than W / (W + P) of the limit.
         """
         share = self.share
-        if share.limit is None and self._late_data >= LATE_DATA:
+        limit = share.limit
+        if limit is None and self._late_data >= LATE_DATA:
             # It does not answer empty, as Kafka does (Event Hubs, Redpanda): it slows fetches down by itself, and what
             # its throttles mean is not known.
             return inf
-        if share.limit is None or self.big_batches:
+        if limit is None or self.big_batches:
             return share.rate
         window_s = self.window.least_window_ms / 1000.0
         # Batches of several that share a limit are as uneven as one's: where they come together one is refused, comes
         # later, and from then on they do not.
-        part = window_s / (window_s + self.batch * self._part / share.limit)
-        return min(share.rate, part * share.limit)
+        part = window_s / (window_s + self.batch * self._part / limit)
+        return min(share.rate, part * limit)
 
     def settle(self, paid: float, now_ms: int) -> float:
         """Pay `paid` bytes for what was taken and bank the time that passed; the level, infinite without a pace."""
