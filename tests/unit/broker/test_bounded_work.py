@@ -90,7 +90,7 @@ def test_a_waiting_fetch_looks_at_the_partition_that_changed_only():
 
 
 def test_no_turn_of_a_fetch_that_waits_looks_at_all_it_asks_for():
-    node, most = Node(), 20_000
+    node, most = Node(), 10_000
     parts = [FetchRequest.FetchPartition(partition=0, partition_max_bytes=1 << 20)] * most
     request = FetchRequest(max_wait_ms=500, min_bytes=1, topics=[FetchRequest.FetchTopic(topic="t", partitions=parts)])
     node.scheduler = ManualScheduler()
