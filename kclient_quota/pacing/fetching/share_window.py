@@ -83,15 +83,16 @@ class ShareWindow(FetchWindow):
 
     def _sample_at(self, nbytes: float, byte_rate: float, at_ms: int) -> bool | None:
         """Whether it opens a sample if the broker looks at `at_ms`; None where that is unknown, or it is refused."""
-        mirrors = (self._mirror(), self._early)
-        opens = [mirror.opened_ms is None or at_ms - mirror.opened_ms >= self.window_ms for mirror in mirrors]
-        if opens[0] != opens[1]:
+        late, early = self._mirror(), self._early
+        late_ms, early_ms = late.opened_ms, early.opened_ms
+        opens = late_ms is None or at_ms - late_ms >= self.window_ms
+        if opens != (early_ms is None or at_ms - early_ms >= self.window_ms):
             return None
-        for mirror in mirrors:
+        for mirror in (late, early):
             total, window_ms = mirror.project(at_ms)
             if (total + nbytes) * 1000.0 > byte_rate * window_ms:
                 return None
-        return opens[0]
+        return opens
 
     def _surely_fits_at_ms(self, nbytes: float, byte_rate: float, now_ms: int) -> int:
         """The same for the shortest window there is and all that may still be in it."""
