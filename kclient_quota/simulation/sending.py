@@ -189,6 +189,7 @@ class SendingWorld:
         self._end_ms = START_MS + cell.seconds * 1000
         self._warm_ms = START_MS + cell.warm_up_s * 1000
         self._batchings = {name: cell.batching_of(name) for name in {"", *(source.lane for source in cell.sources)}}
+        self._raw_bytes = {name: batching.raw_bytes for name, batching in self._batchings.items()}
         self._threads = [_Thread(source) for source in cell.sources]
         self._arrived_ms = self._muted_until_ms = START_MS
         self._unsent: deque[tuple[Grant, int]] = deque()
@@ -251,8 +252,7 @@ class SendingWorld:
         partition = int(self._random() * partitions) if partitions else ANY_PARTITION
         if self._places:
             partition = self._places[int(self._random() * len(self._places))]
-        nbytes = self._batchings[source.lane].raw_bytes
-        return Waiting(TOPIC, partition, nbytes, now_ms, None, None, source.lane, source.tenant)
+        return Waiting(TOPIC, partition, self._raw_bytes[source.lane], now_ms, None, None, source.lane, source.tenant)
 
     def _hand(self, grant: Grant, now_ms: int) -> None:
         """Librdkafka makes one request of it."""
