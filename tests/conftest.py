@@ -24,7 +24,7 @@ QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 With one compiler Java keeps 48 MB of code. Spark's planner has more: it was thrown away and compiled anew, a seventh of
 what its tests cost."""
 
-SELDOM = (5_000, 20, 100)
+SELDOM = (50_000, 5, 50)
 """When garbage is looked for: after so many new objects, so many young collections, so many middle ones. CPython 3.11's
 own: 700, 10, 10."""
 
