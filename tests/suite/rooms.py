@@ -17,8 +17,8 @@ WORKERS = {MEASURED: 1, SPARK: 2, KAFKA: 2}
 """Rooms that keep something costly for a worker's session, and how many workers may have it."""
 
 CPU_BUDGET_S = {
-    "unit": 600,
-    "property": 240,
+    "unit": 500,
+    "property": 100,
     "contract": 300,
     "integration": 840,
     "spark": 400,
@@ -46,11 +46,11 @@ _LONG = (
 _BUSY = (
     "unit/broker/test_long_shares.py",
     "unit/broker/test_telling.py",
+    "unit/pacing/test_fetch.py",
     "unit/pacing/test_known_share.py",
     "unit/simulation/test_sending.py",
     "unit/simulation/test_fleet_formulas.py",
     "unit/simulation/test_simulation_consumers.py",
-    "unit/simulation/test_simulated_fairness.py",
 )
 """Files that compute for more than five seconds, and share a core with others: begun last they end alone."""
 _WORKERS_PER_COMPUTING_ONE = 8
