@@ -428,7 +428,7 @@ def live(path, disk, truth, todo):
             os.close(run.storage._lock_fd) if is_dead else run.storage.close()
 
 
-@settings(max_examples=examples(150, 400), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(250, 400), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(runs)
 def test_nothing_acknowledged_is_lost(lives):
     logging.disable(logging.CRITICAL)
