@@ -1,4 +1,4 @@
-"""What `test_fetch.py`, `test_fetch_here.py` and `test_neighbours.py` of `tests/unit/pacing` have, in other cells."""
+"""What tests of fetching and of neighbours in `tests/unit/pacing` have, in other cells."""
 
 import pytest
 
@@ -14,6 +14,7 @@ from tests.unit.pacing.test_fetch_here import (
     short_poll_interval_lets_no_fetch_out_too_early,
 )
 from tests.unit.pacing.test_neighbours import several_use_the_quota_evenly
+from tests.unit.pacing.test_share_fetch import other_windows_are_filled_as_well
 
 
 @pytest.mark.parametrize(
@@ -73,3 +74,7 @@ def test_nor_what_polls_take_that_a_short_poll_interval_wants_more_often():
 )
 def test_several_use_the_quota_evenly_without_throttles(batch, count, least):
     several_use_the_quota_evenly(batch, count, least)
+
+
+def test_windows_that_are_set_otherwise_are_filled_as_well():
+    other_windows_are_filled_as_well(10_000)
