@@ -7,6 +7,7 @@ from tests.unit.simulation.test_fleet_formulas import (
     BROKERS,
     QUOTA,
     keyed_messages_get_as_much,
+    one_gets_what_the_other_leaves,
     rates,
     spread,
     topics_divide_brokers,
@@ -36,3 +37,7 @@ def test_uneven_leaders_hold_keyed_messages_back(leaders):
 @pytest.mark.parametrize("topics", [(3, 1), (3, 2), (2, 1, 1)], ids=str)
 def test_topics_that_share_brokers_divide_each_of_them(topics):
     topics_divide_brokers(topics)
+
+
+def test_what_one_leaves_the_other_gets():
+    one_gets_what_the_other_leaves(0.4)

@@ -9,7 +9,13 @@ from tests.unit.pacing.test_known_share import (
     skew_jitter_and_late_callers_cost_no_throttle,
     strangers_come_to_equal_shares,
 )
-from tests.unit.pacing.test_slow_beginning import LATE_MS, first_that_is_late_is_not_throttled
+from tests.unit.pacing.test_slow_beginning import (
+    LATE_MS,
+    PAUSES_S,
+    WORKED_S,
+    first_that_is_late_is_not_throttled,
+    who_comes_back_is_not_throttled,
+)
 
 
 @pytest.mark.parametrize("quota", QUOTAS)
@@ -47,3 +53,10 @@ def test_a_long_window_of_the_broker(window, told):
 @pytest.mark.parametrize("first_ms", LATE_MS)
 def test_a_client_whose_first_request_comes_late_is_not_throttled(first_ms):
     first_that_is_late_is_not_throttled(1_048_576, first_ms)
+
+
+@pytest.mark.parametrize("worked_s", WORKED_S)
+@pytest.mark.parametrize("pause_s", PAUSES_S)
+@pytest.mark.parametrize("first_ms", [0, 150, 600, 1_500])
+def test_nor_is_one_that_comes_back_after_a_pause(worked_s, pause_s, first_ms):
+    who_comes_back_is_not_throttled(worked_s, pause_s, first_ms)

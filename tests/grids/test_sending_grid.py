@@ -3,9 +3,13 @@
 import pytest
 
 from benchmarks.quota_worth import play
-from tests.property.test_kept_lumps import decisions_are_those_of_one_that_keeps_nothing
+from tests.property.test_kept_lumps import SEEDS, decisions_are_those_of_one_that_keeps_nothing
 from tests.unit.clients.test_shared_pace_late import slow_ones_leave_nothing_unused
-from tests.unit.pacing.test_send_queue import slow_to_answer_is_sent_what_the_quota_allows
+from tests.unit.pacing.test_send_queue import (
+    our_own_queue_is_no_distance,
+    slow_hand_overs_use_the_quota,
+    slow_to_answer_is_sent_what_the_quota_allows,
+)
 from tests.unit.simulation.test_sending import (
     QUOTA,
     alone_it_uses_all_but_the_price_of_lumps,
@@ -22,7 +26,7 @@ from tests.unit.simulation.test_sending import (
 from tests.unit.simulation.test_simulation_producers import one_client_gets_the_quota
 
 
-@pytest.mark.parametrize("seed", range(30, 60))
+@pytest.mark.parametrize("seed", range(SEEDS, 60))
 def test_decisions_are_those_of_one_that_keeps_nothing(seed):
     decisions_are_those_of_one_that_keeps_nothing(seed)
 
@@ -99,3 +103,11 @@ def test_a_message_waits_for_the_delay_allowed_or_two_rounds_of_all_partitions(p
 
 def test_who_is_slow_to_take_its_turn_leaves_nothing_unused():
     slow_ones_leave_nothing_unused(5, 5_242_880, 4)
+
+
+def test_a_machine_that_hands_over_every_millisecond_uses_the_quota():
+    slow_hand_overs_use_the_quota(1)
+
+
+def test_what_queues_behind_our_own_batches_is_not_taken_for_a_distance():
+    our_own_queue_is_no_distance(0.5, 5, 20)

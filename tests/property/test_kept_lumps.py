@@ -140,7 +140,10 @@ def history(chance, moves):
             yield "step", chance.choice((900, 12_000))
 
 
-@pytest.mark.parametrize("seed", range(30))
+SEEDS = 12
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
 def test_decisions_are_those_of_one_that_keeps_nothing(seed):
     """Others: `tests/grids/test_sending_grid.py`."""
     decisions_are_those_of_one_that_keeps_nothing(seed)

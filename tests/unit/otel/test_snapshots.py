@@ -3,9 +3,13 @@
 import gc
 from typing import Any
 
+import pytest
+
 from kclient_quota.clients import live
 from kclient_quota.metrics import MetricName
 from kclient_quota.otel.snapshot import Snapshots, points_of
+
+pytestmark = pytest.mark.usefixtures("only_what_is_new")
 
 WAITED = "kafka.producer.quota_wait_time_total"
 

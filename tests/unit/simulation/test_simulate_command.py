@@ -45,7 +45,7 @@ def test_producers_and_consumers_are_simulated_beside_each_other(capsys):
     assert "plain delivery" in producers
     assert "plain delivery" not in consumers
     assert "their throttles" in consumers
-    run("--clients", "1", "--consumers", "1", "--batch-messages", "8", "--json")
+    run("--clients", "1", "--consumers", "1", "--batch-messages", "8", "--quota", "102400", "--json")
     found = json.loads(capsys.readouterr().out)
     assert sorted(found) == ["consumers", "producers"]
     assert found["consumers"]["utilisation"] > 0.9
