@@ -84,13 +84,15 @@ def pytest_unconfigure() -> None:
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Most tests wait, so several workers share a core; those of `-n logical` work, and one more than cores is enough.
 
-    With four a core beside Spark's and Kafka's own processes Spark gave up a Python worker that took 10 s to begin.
+    With four a core beside Spark's and Kafka's own processes Spark gave up a Python worker that took 10 s to begin:
+    three, and one more that begins with what computes (`tests/suite/rooms.py`), so that nobody waits for all of that.
     """
     cores = os.cpu_count() or 2
     if config.option.numprocesses == "logical":
         return cores + 1
-    per_core = 3 if apache.apache_kafka_unavailable_reason() is None else 6
-    return max(4, min(per_core * cores, 12))
+    if apache.apache_kafka_unavailable_reason() is None:
+        return max(4, min(3 * cores + 1, 12))
+    return max(4, min(6 * cores, 12))
 
 
 @pytest.hookimpl(optionalhook=True)

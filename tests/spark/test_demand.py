@@ -90,29 +90,30 @@ def quotas_of(spark, rates, policy):
     return by_name.pop(None), by_name
 
 
+def add_up_to_no_more_than(spark, capacity):
+    chance = random.Random(capacity)
+    rates = {f"c{n:02}": (chance.lognormvariate(8, 1.5), chance.sample("123", chance.randint(1, 2))) for n in range(30)}
+    free = Policy(headroom=1.0, default_quantile=0.5)
+    default, overrides = quotas_of(spark, rates, free)
+    wanted = {name: overrides.get(name, default) for name in rates}
+    levels = {}
+    for broker in "123":
+        limits = [wanted[name] for name, (_, on) in rates.items() if broker in on]
+        levels[broker] = math.floor(level_of(limits, capacity) + 1e-6) if sum(limits) > capacity else math.inf
+    assert any(level < math.inf for level in levels.values())
+    policy = Policy(headroom=1.0, default_quantile=0.5, broker_capacity=float(capacity))
+    least, given = quotas_of(spark, rates, policy)
+    assert least == min(default, *levels.values())
+    for broker in "123":
+        assert sum(given.get(name, least) for name, (_, on) in rates.items() if broker in on) <= capacity
+    for name, (rate, on) in rates.items():
+        value = max(math.ceil(rate / 1024), 1) * 1024.0
+        wants = min(max(value, least), *(levels[broker] for broker in on))
+        assert given.get(name, least) == wants
+
+
 def test_quotas_of_a_broker_add_up_to_no_more_than_it_can_do(spark):
-    chance = random.Random(7)
-    for capacity in (80_000, 25_000):
-        rates = {
-            f"c{n:02}": (chance.lognormvariate(8, 1.5), chance.sample("123", chance.randint(1, 2))) for n in range(30)
-        }
-        free = Policy(headroom=1.0, default_quantile=0.5)
-        default, overrides = quotas_of(spark, rates, free)
-        wanted = {name: overrides.get(name, default) for name in rates}
-        levels = {}
-        for broker in "123":
-            limits = [wanted[name] for name, (_, on) in rates.items() if broker in on]
-            levels[broker] = math.floor(level_of(limits, capacity) + 1e-6) if sum(limits) > capacity else math.inf
-        assert any(level < math.inf for level in levels.values())
-        policy = Policy(headroom=1.0, default_quantile=0.5, broker_capacity=float(capacity))
-        least, given = quotas_of(spark, rates, policy)
-        assert least == min(default, *levels.values())
-        for broker in "123":
-            assert sum(given.get(name, least) for name, (_, on) in rates.items() if broker in on) <= capacity
-        for name, (rate, on) in rates.items():
-            value = max(math.ceil(rate / 1024), 1) * 1024.0
-            wants = min(max(value, least), *(levels[broker] for broker in on))
-            assert given.get(name, least) == wants
+    add_up_to_no_more_than(spark, 25_000)
 
 
 def test_a_capacity_does_not_have_usage_read_many_times(spark):

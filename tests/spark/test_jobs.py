@@ -4,7 +4,6 @@ import dataclasses
 import json
 import math
 from collections import defaultdict
-from datetime import timedelta
 from itertools import pairwise
 from statistics import fmean
 
@@ -196,15 +195,19 @@ def test_recommendations_are_a_file_for_kafka_quotas(spark, folder, lines):
     assert 1 < len(found) < len(wanted)
 
 
+def tried_on_time_held_out(spark, folder, tmp_path, policy):
+    """What is said of recommendations that were made of the first three fifths of the time."""
+    plan = Plan("recommend", str(folder / "jsonl"), str(tmp_path / "q.yaml"), hold_out=0.4, policy=policy)
+    return run(spark, plan).splitlines()[1]
+
+
 def test_recommendations_are_tried_on_time_held_out(spark, folder, tmp_path):
-    plan = Plan("recommend", str(folder / "jsonl"), str(tmp_path / "tight.yaml"), hold_out=0.4)
-    tight = Policy(quantile=0.01, headroom=1.0, default_quantile=1.0)
     wide = Policy(quantile=1.0, headroom=3.0, default_quantile=1.0)
-    said = [run(spark, dataclasses.replace(plan, policy=policy)).splitlines()[1] for policy in (tight, wide)]
-    assert said[1].startswith("tried on the time held out: 0 of 14 quotas (by broker) throttled, 0 of ")
-    assert " of 14 quotas" in said[0]
+    said = tried_on_time_held_out(spark, folder, tmp_path, wide)
+    assert said.startswith("tried on the time held out: 0 of 14 quotas (by broker) throttled, 0 of ")
+    plan = Plan("recommend", str(folder / "jsonl"), "/nowhere/q.yaml")
     with pytest.raises(ConfigError, match=r"output /nowhere/q.yaml: No such file.*; recommend writes one file"):
-        run(spark, dataclasses.replace(plan, output="/nowhere/q.yaml", hold_out=0.0))
+        run(spark, plan)
     with pytest.raises(ConfigError, match="hold_out"):
         dataclasses.replace(plan, hold_out=1.0)
 
@@ -243,44 +246,6 @@ def test_a_counter_that_begins_anew(spark):
     ).selectExpr("*", "timestamp_millis(time_ms) as time")
     found = sorted((row["time_ms"], row["start_ms"], row["value"]) for row in as_delta(frame).collect())
     assert found == [(2, 1, 15.0), (3, 2, 4.0), (4, 3, 30.0), (5, 4, 15.0)]
-
-
-class Part:
-    """Keeps the first half (0) or the second half (1) of the pushes."""
-
-    def __init__(self, writer, half):
-        self.writer = writer
-        self.half = half
-
-    def accept(self, push):
-        number = (push.received_unix_ms - BEGIN_MS) // EVERY_MS - 1
-        if number * 2 // PUSHES == self.half:
-            self.writer.write(push)
-
-    def close(self, timeout_ms):
-        pass
-
-
-def test_a_stream_of_files_is_the_batch(spark, folder, tmp_path, used):
-    """Two runs over files that come one after another; windows that may get more points are not written yet."""
-    source = tmp_path / "source"
-    target = tmp_path / "usage"
-    plan = Plan("usage", str(source), str(target), checkpoint=str(tmp_path / "checkpoint"), late="0 seconds")
-    for number in range(2):
-        writer = JsonLinesWriter(source)
-        receive(clients(), PUSHES, [Part(writer, number)])
-        writer.close()
-        run(spark, plan)
-    rows = spark.read.parquet(str(target)).collect()
-    key = lambda row: (row["window_start"], row["user"], row["client_id"], row["broker"])  # noqa: E731
-    found = {key(row): row["byte_rate"] for row in rows}
-    assert len(found) == len(rows)
-    # a window may get a part of a push that ends an interval later
-    last = max(row["window_start"] for row in used) - timedelta(minutes=1)
-    wanted = {key(row): row["byte_rate"] for row in used if row["window_start"] < last}
-    assert found.keys() == wanted.keys()
-    for name, value in wanted.items():
-        assert found[name] == (None if value is None else pytest.approx(value, rel=1e-3))
 
 
 @pytest.mark.parametrize(

@@ -53,9 +53,9 @@ _BUSY = (
     "unit/simulation/test_simulation_consumers.py",
 )
 """Files that compute for more than five seconds, and share a core with others: begun last they end alone."""
-_WORKERS_PER_COMPUTING_ONE = 8
+_WORKERS_PER_COMPUTING_ONE = 7
 """Of so many workers one begins with what computes: while all others begin with what waits, a third of the cores'
-time was unused. Of fewer (beside an Apache Kafka, which needs its share) none does."""
+time was unused."""
 
 
 def directory_of(nodeid: str) -> str:
