@@ -4,12 +4,14 @@ import gc
 import os
 import sys
 from collections.abc import Generator, Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
 
 from kclient_quota import broker
 from kclient_quota.testing import apache
+from tests.java_tools import JavaTools
 from tests.required import require_apache_kafka
 from tests.suite.compiling import import_in_turns
 from tests.suite.measuring import Measuring
@@ -124,6 +126,14 @@ def three_apache_brokers() -> Iterator["apache.ApacheKafka"]:
     require_apache_kafka()
     with apache.ApacheKafka(brokers=3) as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def java_tools() -> Iterator[JavaTools]:
+    """Apache Kafka's command-line tools, in one Java process for the whole session of a worker."""
+    require_apache_kafka()
+    with closing(JavaTools()) as tools:
+        yield tools
 
 
 @pytest.fixture(scope="module", params=BROKERS)

@@ -1,28 +1,24 @@
 """Our commands print what Apache Kafka's own tools print, on one cluster."""
 
-import subprocess
-
 import pytest
 
 from kclient_quota.cli import client_metrics, quotas
-from kclient_quota.testing.apache.artefacts import class_path
 from tests.contract.administered import apache, eventually
 
 pytestmark = pytest.mark.timeout(300)
 
 
-def kafkas_own_tool(name, cluster, *arguments):
+def kafkas_own_tool(java_tools, name, cluster, *arguments):
     """Its exit status and standard output."""
-    command = ["java", "-Xshare:auto", "-cp", class_path(), name, "--bootstrap-server", cluster.bootstrap_servers]
-    done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False, timeout=140)
+    done = java_tools.run(name, "--bootstrap-server", cluster.bootstrap_servers, *arguments)
     return done.returncode, done.stdout
 
 
-def test_configs_prints_what_kafkas_own_tool_prints(capsys):
+def test_configs_prints_what_kafkas_own_tool_prints(capsys, java_tools):
     """The same alterations by Kafka's kafka-configs and by ours, on one cluster; both describe alike."""
 
     def theirs(*arguments):
-        return kafkas_own_tool("kafka.admin.ConfigCommand", cluster, *arguments)
+        return kafkas_own_tool(java_tools, "kafka.admin.ConfigCommand", cluster, *arguments)
 
     def ours(*arguments):
         status = quotas.main(["configs", "--bootstrap-server", cluster.bootstrap_servers, *arguments])
@@ -42,9 +38,9 @@ def test_configs_prints_what_kafkas_own_tool_prints(capsys):
         assert (ours(*wrong)[0], theirs(*wrong)[0]) == (1, 1)
 
 
-def test_client_metrics_prints_what_kafkas_own_tool_prints(capsys):
+def test_client_metrics_prints_what_kafkas_own_tool_prints(capsys, java_tools):
     def theirs(*arguments):
-        return kafkas_own_tool("org.apache.kafka.tools.ClientMetricsCommand", cluster, *arguments)
+        return kafkas_own_tool(java_tools, "org.apache.kafka.tools.ClientMetricsCommand", cluster, *arguments)
 
     def ours(*arguments):
         status = client_metrics.main(["--bootstrap-server", cluster.bootstrap_servers, *arguments])

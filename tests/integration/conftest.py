@@ -1,26 +1,20 @@
 """What these tests share: a broker, Kafka's own tools, and tidying up."""
 
-import subprocess
 from collections.abc import Iterator
 
 import pytest
 
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.clients import limits
-from kclient_quota.testing.apache.artefacts import class_path
 from tests.integration.made_producers import close_what_was_made
-from tests.required import require_apache_kafka
 
 
-@pytest.fixture(scope="session")
-def java():
+@pytest.fixture
+def java(java_tools):
     """Runs one of Apache Kafka's own tools and returns its standard output."""
-    require_apache_kafka()
-    classes = class_path()
 
     def run(tool, *arguments):
-        command = ["java", "-cp", classes, tool, *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=150, check=False)
+        done = java_tools.run(tool, *arguments)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 

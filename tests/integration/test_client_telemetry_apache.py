@@ -1,9 +1,7 @@
 """Apache Kafka's ends of KIP-714: our client against its broker, its client against our broker."""
 
-import subprocess
 import time
 
-import pytest
 from kclient_telemetry.messages import ZERO_UUID, uuid_text
 from kclient_telemetry.otlp import parse
 
@@ -12,18 +10,11 @@ from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.clock import SYSTEM_CLOCK
 from kclient_quota.cluster.client import ClusterClient
 from kclient_quota.testing.apache import ApacheKafka
-from kclient_quota.testing.apache.artefacts import class_path
 from kclient_quota.wire.messages import GetTelemetrySubscriptionsRequest, IncrementalAlterConfigsRequest
 from tests.required import require_apache_kafka
 
 CLIENT_METRICS = 16
 PREFIX = "org.apache.kafka."
-
-
-@pytest.fixture(scope="module")
-def classes():
-    require_apache_kafka()
-    return class_path()
 
 
 def subscribe(cluster, **config):
@@ -49,7 +40,8 @@ def subscribe(cluster, **config):
             time.sleep(0.05)
 
 
-def test_our_client_pushes_to_apache_kafka(classes, tmp_path, monkeypatch):
+def test_our_client_pushes_to_apache_kafka(tmp_path, monkeypatch):
+    require_apache_kafka()
     # a machine that stands still for a second must not cost the last push
     monkeypatch.setattr("kclient_quota.clients.telemetry.reporter.CLOSE_MS", 30_000)
     properties = {"metric.reporters": "TelemetryReceiver", "telemetry.receiver.folder": str(tmp_path)}
@@ -83,18 +75,18 @@ def test_our_client_pushes_to_apache_kafka(classes, tmp_path, monkeypatch):
     assert all(name.startswith("producer.") for name in names)
 
 
-def test_apache_kafkas_clients_push_to_the_embedded_broker(classes):
+def test_apache_kafkas_clients_push_to_the_embedded_broker(java_tools):
     with EmbeddedBroker(topics={"t": 1}) as cluster:
         cluster.set_client_metrics("all", metrics=[PREFIX + "producer.", PREFIX + "consumer."], interval_ms=300)
         servers = cluster.bootstrap_servers
-        java(
-            classes, "org.apache.kafka.tools.ProducerPerformance", "--topic", "t", "--num-records", "160",
+        tool(
+            java_tools, "org.apache.kafka.tools.ProducerPerformance", "--topic", "t", "--num-records", "160",
             "--record-size", "100", "--throughput", "20", "--bootstrap-server", servers,
             "--command-property", "client.id=java-producer",
         )  # fmt: skip
-        java(
-            classes, "org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", servers, "--topic", "t",
-            "--from-beginning", "--timeout-ms", "6000", "--command-property", "client.id=java-consumer",
+        tool(
+            java_tools, "org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", servers,
+            "--topic", "t", "--from-beginning", "--timeout-ms", "6000", "--command-property", "client.id=java-consumer",
         )  # fmt: skip
         pushes, requests = cluster.pushes, cluster.requests
     assert {push.context.client_software_name for push in pushes} == {"apache-kafka-java"}
@@ -112,8 +104,6 @@ def test_apache_kafkas_clients_push_to_the_embedded_broker(classes):
     assert [push.terminating for push in pushes if push.client_id == "java-consumer"][-1]
 
 
-def java(classes, tool, *arguments):
-    done = subprocess.run(
-        ["java", "-cp", classes, tool, *arguments], capture_output=True, text=True, timeout=150, check=False
-    )
+def tool(java_tools, name, *arguments):
+    done = java_tools.run(name, *arguments)
     assert done.returncode == 0 or "TimeoutException" in done.stderr + done.stdout, done.stdout + done.stderr
