@@ -28,7 +28,7 @@ def run(tmp_path, monkeypatch):
         folder.mkdir(parents=True, exist_ok=True)
         shutil.copytree(ROOT / "tests" / "suite", tmp_path / "tests" / "suite", dirs_exist_ok=True)
         measured = ("measured/conftest.py", "measured/hosted.py", "measured/scenes.py")
-        for name in ("conftest.py", "required.py", "spark_session.py", *measured):
+        for name in ("conftest.py", "java_tools.py", "required.py", "spark_session.py", *measured):
             (tmp_path / "tests" / name).parent.mkdir(exist_ok=True)
             shutil.copy(ROOT / "tests" / name, tmp_path / "tests" / name)
         (folder / "test_it.py").write_text(text)
