@@ -57,7 +57,6 @@ class SendPace:
         "_common",
         "_cost",
         "_drains",
-        "_fits",
         "_flying",
         "_in_flight",
         "_kept_lump",
@@ -111,7 +110,6 @@ class SendPace:
         # of each batch: all that was granted with it, when, and how much its way tells of the distance
         self._flying: deque[tuple[int, int, float]] = deque()
         self._way = Way()
-        self._fits = inf  # so many raw bytes librdkafka has room for; more again as it delivers
         self._drains = False  # whether nothing goes before all has arrived
         self._owed = 0.0  # bytes on the wire beyond those that the pacer was told of
         self._kept_terms: tuple[float, ...] = ()  # those that the lump was last reckoned from
@@ -137,8 +135,8 @@ class SendPace:
             return 0
         if self._awaits_answer and self._is_answer_due(now_ms) and places is not None:
             return SOON_MS
-        full_bytes = self._cost.wire(0 if places is None else self._lump_bytes(places))
-        at_ms = pacer.admit_at_ms(self.wire_of(raw_bytes), now_ms, full_bytes=full_bytes)
+        full_raw = 0 if places is None else self._lump_bytes(places)
+        at_ms = pacer.admit_at_ms(self.wire_of(raw_bytes), now_ms, full_bytes=self._cost.wire(full_raw))
         throttled_ms = self.throttled_for_ms(now_ms)
         if throttled_ms and not self.blocked_for_ms(now_ms):
             return 0
@@ -149,8 +147,7 @@ class SendPace:
         # Until the first delivery nothing is known of how long this broker takes; what piles up before it arrives at
         # once and would be throttled ten seconds later.
         most = 0.0 if self._drains else self._most_outstanding()
-        wanted = outstanding + raw_bytes
-        if outstanding and (not self._settled or wanted > self._fits or self._cost.wire(wanted) > most):
+        if outstanding and (not self._settled or self._cost.wire(outstanding + raw_bytes) > most):
             return self._wait_for_deliveries(raw_bytes, now_ms)
         return 0
 
@@ -199,14 +196,24 @@ class SendPace:
         terms = self._terms(places)
         if terms != self._kept_terms:  # asked for with every message, and changed by few
             self._kept_terms, self._kept_lump = terms, lump_bytes(LumpTerms._make(terms))
-        return int(min(self._kept_lump, self._fits))
+        return self._kept_lump
 
     def _terms(self, places: float) -> tuple[float, ...]:
         """Those of `LumpTerms` in their order, in a tuple that is made quickly."""
         pacer, cost = self._pacer, self._cost
-        request_bytes = pacer.request_bytes if pacer.limit is None else 0
-        paced = pacer.rate(), request_bytes, pacer.every_ms, self._way.ms, self._in_flight
-        return *paced, cost.overhead, cost.part, cost.compresses, self._message_raw, self._max_delay_ms, places
+        return (
+            pacer.rate(),
+            pacer.request_bytes if pacer.limit is None else 0,
+            pacer.every_ms,
+            self._way.ms,
+            self._in_flight,
+            cost.overhead,
+            cost.part,
+            cost.compresses,
+            self._message_raw,
+            self._max_delay_ms,
+            places,
+        )
 
     def room_bytes(self, places: int) -> float:
         """How many raw bytes may wait, so that batches are filled and nobody waits for longer than that takes."""
@@ -261,18 +268,12 @@ class SendPace:
         self._flying.append((self.granted, now_ms, tells))
 
     def give_back(self, raw_bytes: int) -> None:
-        """So much of what was granted just now librdkafka has no room for: there is quota for it again."""
+        """So much of what was granted was not taken by librdkafka; the pacer counts it all the same."""
         self.granted -= raw_bytes
-        self._fits = max(1.0, self.outstanding)
         while self._flying and self._flying[-1][0] > self.granted:
             _, at_ms, tells = self._flying.pop()
-            is_left = (self._flying[-1][0] if self._flying else self._settled) < self.granted
-            if is_left:
+            if not self._flying or self._flying[-1][0] < self.granted:
                 self._flying.append((self.granted, at_ms, tells))
-            self._told.batches -= not is_left
-            less, raw_bytes = self._cost.wire(raw_bytes, not is_left), 0
-            self._pacer.on_less(less, at_ms)
-            self._owed += less
 
     def on_delivered(self, raw_bytes: int, now_ms: int, *, arrived: bool = True) -> None:
         """So much has been delivered or given up; then not all of it has `arrived`."""
@@ -281,7 +282,6 @@ class SendPace:
                 self._awaits_answer = self._answer_ms > 0
                 self._common.begin(now_ms)
             self._settled += raw_bytes
-            self._fits += raw_bytes * TREND
             self._progress_at_ms = now_ms
             while self._flying and self._flying[0][0] <= self._settled:
                 total, at_ms, tells = self._flying.popleft()

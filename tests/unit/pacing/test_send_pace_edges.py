@@ -339,7 +339,7 @@ def test_what_was_not_taken_is_on_its_way_no_more():
     pace.give_back(1)
     assert [each[:2] for each in pace._flying] == [(999, T0)]
     pace.give_back(999)
-    assert not pace._flying
+    assert [each[:2] for each in pace._flying] == [(0, T0)]
     assert pace.outstanding == 0
 
 

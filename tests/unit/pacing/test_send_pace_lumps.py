@@ -372,7 +372,7 @@ def test_what_was_not_taken_after_all_is_not_divided_by():
     pace.give_back(1_000)
     noted.clear()
     pace.on_wire(0, T0)
-    assert noted == [("dear?", 0, 0, 0.0), (-1, -1_000, 0, 1_000.0, 1)]
+    assert noted == [("dear?", 0, 0, 1_001.0), (0, -1_000, 0, 1_000.0, 1)]
 
 
 def test_of_what_is_on_its_way_a_part_of_a_batch_may_be_told_of_later():
