@@ -10,7 +10,7 @@ DEMO_STAMP := $(VENV)/.installed-for-demo
 demo: $(DEMO_STAMP)
 	$(BIN)/kclient-quota demo
 
-# Everything that this machine can run; 20 to 25 minutes on two cores, 8 to 10 without a JDK.
+# Everything that this machine can run; 20 minutes on two cores, 9 without a JDK.
 test: $(STAMP) lint
 	$(BIN)/python -m pytest -n auto --budgets
 
