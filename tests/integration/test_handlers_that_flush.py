@@ -54,7 +54,7 @@ def interrupt(road: Proxies) -> Iterator[Callable[..., None]]:
         road.each(lambda proxy: proxy.resume())
         work()
 
-    def after(work, wait_s, producer=None):
+    def after(work, wait_s, producer):
         signal.signal(signal.SIGALRM, lambda *_: handle(work, producer))
         signal.setitimer(signal.ITIMER_REAL, wait_s)
 

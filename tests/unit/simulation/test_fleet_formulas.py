@@ -33,6 +33,10 @@ def spread(partitions):
 
 @pytest.mark.parametrize(("partitions", "clients"), [(3, 1), (1, 2)])
 def test_the_smaller_of_brokers_and_partitions_times_the_quota_by_clients(partitions, clients):
+    have_the_smaller_by_clients(partitions, clients)
+
+
+def have_the_smaller_by_clients(partitions, clients):
     had = rates(clients=clients, leaders=(spread(partitions),))
     planned = effective_rate(QUOTA, BROKERS, partitions, clients=clients)
     assert sum(had) / clients == pytest.approx(planned, rel=0.05)
