@@ -8,4 +8,4 @@ ALL = 1_000
 
 def examples(same: int, random: int = ALL) -> int:
     """In `make test`, where examples are the same every time, and in `make random`."""
-    return random if settings.get_current_profile_name() == "random" else same
+    return same if settings().derandomize else random
