@@ -68,7 +68,7 @@ class Pair(RuleBasedStateMachine):
         self.disturbed = False
         self.answers_lost = 0
         self.closed_at: int | None = None
-        self.terminating_pushes = 0
+        self.terminating_pushes = self.terminating_lost = 0
 
     def tick(self) -> Action:
         action = self.reporter.tick(self.now, UNIX + self.now)
@@ -107,8 +107,9 @@ class Pair(RuleBasedStateMachine):
 
     def lose(self):
         """The request under way never gets its answer."""
-        if self.answer is not None and isinstance(self.under_way, SendPush):
-            self.answers_lost += self.answer.error_code == ErrorCode.NONE
+        if isinstance(self.under_way, SendPush):
+            self.answers_lost += self.answer is not None and self.answer.error_code == ErrorCode.NONE
+            self.terminating_lost += self.under_way.request.terminating
         self.disturbed = True
         self.under_way = self.answer = None
 
@@ -218,7 +219,7 @@ class Pair(RuleBasedStateMachine):
     def closing_is_bounded(self):
         if getattr(self, "closed_at", None) is not None:
             assert self.reporter.state in TERMINATING
-            assert self.terminating_pushes <= 1
+            assert self.terminating_pushes <= 1 + min(1, self.terminating_lost), "sent once more, and once only"
             if self.now >= self.closed_at:
                 assert self.reporter.tick(self.now, UNIX + self.now) == Done()
 

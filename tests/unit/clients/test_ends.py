@@ -2,7 +2,17 @@
 
 import threading
 
+import pytest
+
 from kclient_quota.clients import ends
+
+
+@pytest.fixture(autouse=True)
+def _only_threads_that_are_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other tests may have left some, as pools do until the process ends."""
+    found, me = threading.enumerate, threading.current_thread()
+    others = set(found()) - {me}
+    monkeypatch.setattr(threading, "enumerate", lambda: [each for each in found() if each not in others])
 
 
 def test_it_is_done_in_order() -> None:
