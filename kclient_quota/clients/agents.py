@@ -45,19 +45,26 @@ def place(
         _do_without(patched, plain)
         return (ours,), {}
     before = patched.__mro__[: patched.__mro__.index(plain)]
-    methods: dict[str, Any] = {}
+    # By the class whose method would pass by ours. Where there are two agents, those of the other may stand above it:
+    # they call `super()`, so that what is put right before this class is what they come to.
+    methods: dict[type, dict[str, Any]] = {}
     for name in _overridden(ours, plain):
-        doors = [vars(cls)[name] for cls in before if name in vars(cls)]
-        passing = [door for door in doors if _unwrapped(door) is getattr(plain, name)]
+        doors = [(cls, vars(cls)[name]) for cls in before if name in vars(cls)]
+        passing = [(cls, door) for cls, door in doors if _unwrapped(door) is getattr(plain, name)]
         if not passing:
             continue
-        if passing[0] is not doors[0] or not _is_wrapper(doors[0]):
+        cls, door = passing[0]
+        if not _is_wrapper(door):
             if behind is None:
                 _do_without(patched, plain)
                 return (ours,), {}
             return (*behind, patched), {}
-        methods[name] = _around(doors[0], getattr(ours, name))
-    return (patched, ours), methods
+        methods.setdefault(cls, {})[name] = _around(door, getattr(ours, name))
+    under: tuple[type[Any], ...] = (ours,)
+    for cls in reversed(before):
+        if cls in methods and cls is not patched:
+            under = (type(cls.__name__, (cls, *under), methods[cls]),)
+    return (patched, *under), methods.get(patched, {})
 
 
 def place_behind(patched: Any, plain: type, ours: type, behind: tuple[type, ...]) -> tuple[type[Any], ...]:

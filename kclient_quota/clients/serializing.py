@@ -10,8 +10,8 @@ import confluent_kafka
 from confluent_kafka.deserializing_consumer import DeserializingConsumer as PlainConsumer
 from confluent_kafka.serializing_producer import SerializingProducer as PlainProducer
 
-from kclient_quota.clients.agents import CConsumer, CProducer, given, place, with_methods
-from kclient_quota.clients.consumer.consumer import Consumer, PacedConsumer
+from kclient_quota.clients.agents import AsGiven, CConsumer, CProducer, given, place, with_methods
+from kclient_quota.clients.consumer.consumer import Consumer, OneByOne, PacedConsumer
 from kclient_quota.clients.producer.producer import PacedProducer, Producer
 from kclient_quota.clients.producer.settings import keep_alive
 
@@ -27,15 +27,29 @@ else:
     V = TypeVar("V")
 
 
+def _beneath(plain: type, c: type, ours: type, paced: type, behind: tuple[type, ...]) -> type:
+    """Ours, to stand beneath a class of confluent_kafka's.
+
+    Args:
+        plain: that class.
+        c: what it is made of, where no agent has been there before it.
+        ours: stands before what goes by the name of `c` now. An agent that has replaced both names sees calls of
+            `plain`, and would see each once more if it stood beneath it, too.
+        paced: all of `ours` but its place.
+        behind: as of `place`.
+    """
+    if given(getattr(confluent_kafka, c.__name__), c, paced) in plain.__mro__:
+        return ours
+    bases, methods = place(plain.__mro__[1], c, paced, behind)
+    return with_methods(methods)(type(c.__name__, bases, {}))
+
+
 if TYPE_CHECKING:
     from kclient_quota.clients.consumer import Consumer as _Consumer
     from kclient_quota.clients.producer import Producer as _Producer
 else:
-    # An agent that has replaced these two as well sees their calls; below them it would see each once more.
-    _GIVEN_PRODUCER = given(confluent_kafka.Producer, CProducer, PacedProducer)
-    _GIVEN_CONSUMER = given(confluent_kafka.Consumer, CConsumer, PacedConsumer)
-    _Producer = Producer if _GIVEN_PRODUCER in PlainProducer.__mro__ else PacedProducer
-    _Consumer = Consumer if _GIVEN_CONSUMER in PlainConsumer.__mro__ else PacedConsumer
+    _Producer = _beneath(PlainProducer, CProducer, Producer, PacedProducer, (PacedProducer, AsGiven))
+    _Consumer = _beneath(PlainConsumer, CConsumer, Consumer, PacedConsumer, (OneByOne,))
 
 
 class _Serializing(PlainProducer[K, V], _Producer):  # type: ignore[misc]

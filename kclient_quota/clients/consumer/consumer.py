@@ -350,13 +350,13 @@ def _on_assign(call: RebalanceCallback | None, consumer: PacedConsumer, partitio
         consumer._kq_telemetry.rebalance_ended()
 
 
-class _OneByOne(PacedConsumer):
+class OneByOne(PacedConsumer):
     """One whose calls are looked at below: each message is asked for as the application asks for it."""
 
     _kq_reads_ahead = False
 
 
-_BASES, _METHODS = place(confluent_kafka.Consumer, CConsumer, PacedConsumer, (_OneByOne,))
+_BASES, _METHODS = place(confluent_kafka.Consumer, CConsumer, PacedConsumer, (OneByOne,))
 
 
 if TYPE_CHECKING:
