@@ -329,6 +329,9 @@ class EmbeddedBroker(ControlPanel):
         if loop is None:
             coroutine.close()
             raise ClusterError("the embedded broker is not running: use it as a context manager, or start() it")
+        if self._thread is not None and not self._thread.is_alive():
+            coroutine.close()
+            raise ClusterError("the embedded broker runs in the process that this one was forked from: call this there")
         if threading.current_thread() is self._thread:
             coroutine.close()
             raise ClusterError(

@@ -6,9 +6,11 @@ that has no transport yet is then neither served nor closed, and its client wait
 
 import asyncio
 import errno
+import os
 import socket
 import ssl
 from collections.abc import Callable
+from weakref import WeakSet
 
 from kclient_telemetry import logger_of
 
@@ -27,6 +29,18 @@ _HOST_ERRORS = {
 
 _LOG = logger_of(__name__)
 
+_OPEN: WeakSet[socket.socket] = WeakSet()
+"""A forked child has them too: while it lives, what the broker closes would stay open for clients, its ports taken."""
+
+
+def _let_go_of_all() -> None:
+    for each in list(_OPEN):
+        each.close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_let_go_of_all)
+
 
 def bind(host: str, port: int) -> socket.socket:
     """A socket that listens; connections to it wait until a `Listener` takes them up.
@@ -38,6 +52,7 @@ def bind(host: str, port: int) -> socket.socket:
         raise OSError(f"{port} is no port: they are 1 to {_LAST_PORT}, and 0 for a free one")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     bound = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    _OPEN.add(bound)
     bound.setblocking(False)
     return bound
 
@@ -99,6 +114,7 @@ class Listener:
                 self._loop.remove_reader(self._bound)
                 self._loop.call_later(_BREATH_S, self._listen)
                 return
+            _OPEN.add(accepted)
             task = self._loop.create_task(self._begin(accepted))
             task.add_done_callback(self._beginning.discard)
 

@@ -278,7 +278,7 @@ class ClusterStorage:
         self._write_back.close()
         self._removals.close()
         with ExitStack() as rest:
-            rest.callback(os.close, self._lock_fd)
+            rest.callback(_unlock, self._lock_fd)
             rest.callback(self._journal.close)
             rest.callback(self._files.close)
 
@@ -347,3 +347,8 @@ def _lock(path: Path) -> int:
         os.close(fd)
         raise ConfigError(f"{path.parent}: another broker uses this directory; stop it or name another one") from None
     return fd
+
+
+def _unlock(fd: int) -> None:
+    fcntl.flock(fd, fcntl.LOCK_UN)  # a forked child has the file open, too, and with that the lock
+    os.close(fd)
