@@ -73,3 +73,14 @@ def test_ipv6():
     with EmbeddedBroker(host="::1") as broker:
         assert broker.bootstrap_servers.startswith("[::1]:")
         assert {host for host, _ in brokers_of(broker.bootstrap_servers)} == {"::1"}
+
+
+@pytest.mark.skipif(not has_ipv6() or not socket.has_dualstack_ipv6(), reason="there are no sockets for both here")
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
+def test_every_address_of_ipv6_is_every_address_of_ipv4_too_known_by_its_own_name(address):
+    with EmbeddedBroker(host="::") as broker:
+        port = int(broker.bootstrap_servers.rpartition(":")[2])
+        with socket.create_connection((address, port), 60) as client:
+            client.sendall(b"\0\0\0\x0a\0\x12\0\0\0\0\0\0\xff\xff")  # ApiVersions
+            assert client.recv(4)
+            assert list(broker._running().nodes[1].traffic.by_address) == [address]

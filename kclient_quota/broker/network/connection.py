@@ -77,7 +77,8 @@ class Connection(asyncio.BufferedProtocol):
         transport.set_write_buffer_limits(high=1, low=0)
         peer = transport.get_extra_info("peername")
         if peer:
-            self.state.client_address, self.state.client_port = peer[:2]
+            # IPv4 that comes by a socket for both: quotas and access control know it by its own address
+            self.state.client_address, self.state.client_port = peer[0].removeprefix("::ffff:"), peer[1]
         certificate = transport.get_extra_info("peercert")
         if certificate:
             self.state.principal = distinguished_name(certificate)

@@ -43,7 +43,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A socket that listens; connections to it wait until a `Listener` takes them up.
+    """A socket that listens; connections to it wait until a `Listener` takes them up. By "::" IPv4 comes, too.
 
     Raises:
         OSError: the address is taken, or none of this machine's.
@@ -51,7 +51,8 @@ def bind(host: str, port: int) -> socket.socket:
     if not 0 <= port <= _LAST_PORT:
         raise OSError(f"{port} is no port: they are 1 to {_LAST_PORT}, and 0 for a free one")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    bound = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    is_both = host == "::" and socket.has_dualstack_ipv6()
+    bound = socket.create_server((host, port), family=family, backlog=_BACKLOG, dualstack_ipv6=is_both)
     _OPEN.add(bound)
     bound.setblocking(False)
     return bound
