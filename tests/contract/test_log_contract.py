@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import OFFSET_STORED, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 Unique = Callable[[str], str]
@@ -62,6 +62,9 @@ def test_watermarks_and_offsets_for_times(cluster: Any, unique: Unique) -> None:
         assert consumer.get_watermark_offsets(TopicPartition(topic, 0), 60) == (0, 10)
         (found,) = consumer.offsets_for_times([TopicPartition(topic, 0, 1_000_000_004_500)], 60)
         assert found.offset == 5
+        with pytest.raises(KafkaException) as raised:  # an offset where a time is wanted
+            consumer.offsets_for_times([TopicPartition(topic, 0, OFFSET_STORED)], 60)
+        assert raised.value.args[0].code() == KafkaError.UNSUPPORTED_VERSION
     finally:
         consumer.close()
 

@@ -158,13 +158,24 @@ def test_a_fetch_session_that_was_never_given_is_not_found(cluster):
 def test_list_offsets_knows_places_and_times(cluster, version):
     write(cluster)
     places = {-1: 3, -2: 0, 101: 1, 103: -1, -3: 2, -4: 0, -5: -1}
+    places = {place: found for place, found in places.items() if version >= {-3: 7, -4: 8, -5: 9}.get(place, 1)}
     parts = [ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=place) for place in places]
     request = ListOffsetsRequest(
         replica_id=-1, topics=[ListOffsetsRequest.ListOffsetsTopic(name="t", partitions=parts)]
     )
     (topic,) = cluster.send(request, version).topics
     assert [part.offset for part in topic.partitions] == list(places.values())
-    assert [part.timestamp for part in topic.partitions] == [-1, -1, 101, -1, 102, -1, -1]
+    times = [-1, -1, 101, -1, 102, -1, -1]
+    assert [part.timestamp for part in topic.partitions] == times[: len(places)]
+
+
+@pytest.mark.parametrize(("place", "version"), [(-3, 6), (-4, 7), (-5, 8), (-6, 10), (-1001, 10)])
+def test_list_offsets_refuses_places_that_its_version_does_not_know(cluster, place, version):
+    write(cluster)
+    asked = ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=place)
+    topic = ListOffsetsRequest.ListOffsetsTopic(name="t", partitions=[asked])
+    ((found,),) = (each.partitions for each in cluster.send(ListOffsetsRequest(topics=[topic]), version).topics)
+    assert (found.error_code, found.offset, found.timestamp) == (ErrorCode.UNSUPPORTED_VERSION, -1, -1)
 
 
 @pytest.mark.parametrize("version", versions(OffsetForLeaderEpochRequest))

@@ -35,6 +35,7 @@ _EARLIEST = -2
 _MAX_TIMESTAMP = -3
 _EARLIEST_LOCAL = -4
 _LATEST_TIERED = -5
+_SINCE_VERSION = {_LATEST: 1, _EARLIEST: 1, _MAX_TIMESTAMP: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9}
 _TO_END = -1
 _LEADER_EPOCH_SINCE = 4
 _NOT_FOUND = (-1, -1)
@@ -79,6 +80,9 @@ def _list_offset(
     partition, error = find_partition(context, topic, asked.partition_index, asked.current_leader_epoch)
     if partition is None:
         return OffsetResult(partition_index=asked.partition_index, error_code=error)
+    is_place = asked.timestamp < 0
+    if is_place and context.api_version < _SINCE_VERSION.get(asked.timestamp, context.api_version + 1):
+        return OffsetResult(partition_index=asked.partition_index, error_code=ErrorCode.UNSUPPORTED_VERSION)
     partition.log.retain(context.now_ms)
     timestamp, offset = _look_up(partition.log, asked.timestamp)
     log = partition.log
