@@ -65,6 +65,11 @@ class LoopScheduler:
         """Milliseconds since 1970, by the clock."""
         return self._clock_now_ms() + self._origin_ms
 
+    def date_ms(self) -> int:
+        """Milliseconds since 1970, by the system's date where that has run ahead of its clock."""
+        now_ms = self.now_ms()
+        return max(now_ms, unix_ms()) if self._is_system else now_ms
+
     def call_at(self, deadline_ms: int, callback: Callable[[], None]) -> _Call:
         """Call back once `now_ms` has reached `deadline_ms`."""
         call = _Call(deadline_ms, callback)

@@ -44,6 +44,10 @@ class Scheduler(Protocol):
         """Milliseconds since 1970, never going backwards."""
         ...
 
+    def date_ms(self) -> int:
+        """What records and tokens are dated by: where a machine has slept, `now_ms` is behind for good."""
+        ...
+
     def call_at(self, deadline_ms: int, callback: Callable[[], None]) -> Cancellable:
         """Call back once `now_ms` has reached `deadline_ms`, never from within this call."""
         ...

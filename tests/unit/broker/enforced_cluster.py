@@ -31,6 +31,8 @@ class ManualScheduler:
     def now_ms(self):
         return self.time_ms
 
+    date_ms = now_ms
+
     def call_at(self, deadline_ms, callback):
         call = Call(deadline_ms, callback)
         self.calls.append(call)

@@ -32,6 +32,8 @@ class ManualScheduler:
     def now_ms(self):
         return self.time_ms
 
+    date_ms = now_ms
+
     def call_at(self, deadline_ms, callback):
         self._count += 1
         call = Call(callback)

@@ -73,7 +73,7 @@ async def sasl_authenticate(context: Context, request: SaslAuthenticateRequest) 
             error_message="SaslAuthenticate request received before SaslHandshake",
             auth_bytes=b"",
         )
-    step = authenticator.authenticate(bytes(request.auth_bytes), context.now_ms)
+    step = authenticator.authenticate(bytes(request.auth_bytes), context.scheduler.date_ms())
     if step.error is not ErrorCode.NONE:
         context.connection.close_after_response = True
     elif step.principal is not None:

@@ -161,7 +161,7 @@ def _append(
         if error:
             return _refused(Appended(error), part.index)
     log = partition.log
-    appended = log.append(part.records, leader_epoch=partition.leader_epoch, now_ms=context.now_ms)
+    appended = log.append(part.records, leader_epoch=partition.leader_epoch, now_ms=context.scheduler.date_ms())
     if appended.error:
         return _refused(appended, part.index)
     return PartitionResponse(
