@@ -30,6 +30,9 @@ NAP: Final = 1 / 20
 LONGEST_LOCK_S: Final = 0.05
 """For how long a thread of ours waits for a lock that an application's call may hold, which takes a microsecond."""
 
+TEXT: Final = (bytes, str, type(None))
+"""What a message's value and key are, mostly."""
+
 _SIGNALS: Final = tuple(map(int, signal.valid_signals()))
 
 
@@ -81,6 +84,29 @@ def whole(count: Any) -> Any:
     if type(count) is int or not isinstance(count, SupportsIndex):
         return count
     return int(operator.index(count))
+
+
+def in_bytes(is_parsed: Callable[[Any, Any], bool], value: Any, key: Any) -> tuple[Any, Any]:
+    """A value and a key in bytes where C takes them for such: an array of numpy, of which it makes a copy at once.
+
+    Args:
+        is_parsed: whether it takes these; what it does not, it says itself what is wrong with.
+        value: of a message.
+        key: of it.
+    """
+    if (isinstance(value, TEXT) and isinstance(key, TEXT)) or not is_parsed(value, key):
+        return value, key
+    # Not by a memoryview: that also wants to know what an array is of, and there are dates that it does not know.
+    value, key = (it if isinstance(it, TEXT) else b"".join((it,)) for it in (value, key))
+    return value, key
+
+
+def named(headers: Any) -> Any:
+    """Headers whose names are texts, which C makes of any; what else is wrong with them it says itself."""
+    pairs = list(headers.items()) if isinstance(headers, dict) else headers
+    if not isinstance(pairs, list):
+        return headers
+    return [(str(pair[0]), *pair[1:]) if isinstance(pair, tuple) and pair else pair for pair in pairs]
 
 
 def merged(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:

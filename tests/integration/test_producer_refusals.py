@@ -1,11 +1,12 @@
 """What confluent_kafka's `produce()` refuses is refused there under a quota too, and costs nobody behind it a thing."""
 
+import ctypes
 from collections.abc import Callable
 from typing import Any
 
 import confluent_kafka
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from kclient_quota import Producer
 from kclient_quota.broker import EmbeddedBroker
@@ -100,3 +101,39 @@ def test_headers_that_are_no_utf8_are_refused(broker: EmbeddedBroker) -> None:
                 producer.produce("t", b"v", headers=headers)
         producer.produce("t", b"v")
         assert producer.flush(60) == 0
+
+
+def read(broker: EmbeddedBroker, topic: str) -> list[tuple[Any, ...]]:
+    reader = confluent_kafka.Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": topic})
+    reader.assign([TopicPartition(topic, 0, 0)])
+    messages = reader.consume(23, 60)
+    reader.close()
+    return [(message.value(), message.key(), message.headers()) for message in messages]
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"value": (ctypes.c_char * 3)(*b"odd")},
+        {"value": b"odd", "key": (ctypes.c_char * 3)(*b"key")},
+        {"value": b"odd", "headers": {b"name": "x", None: None}},
+        {"value": b"odd", "headers": [(1, b"x")]},
+    ],
+    ids=["value", "key", "names in a dict", "a name in a list"],
+)
+def test_what_c_takes_for_bytes_or_for_a_name_waits_in_its_place(broker: EmbeddedBroker, odd: dict[str, Any]) -> None:
+    """It went straight to librdkafka, past what was produced before it and past the quota: each array of numpy did."""
+    broker.set_quota(client_id="app", producer_byte_rate=200_000)
+    stored = []
+    for make, topic in ((confluent_kafka.Producer, "plain"), (Producer, "ours")):
+        broker.create_topic(topic, 1)
+        producer = make({"bootstrap.servers": broker.bootstrap_servers, "client.id": "app"})
+        producer.produce(topic, b"first")
+        assert producer.flush(60) == 0
+        for message in (*[{"value": b"before" * 100}] * 20, odd, {"value": b"after"}):
+            producer.produce(topic, **message)
+        assert producer.flush(60) == 0
+        producer.close()
+        stored.append(read(broker, topic))
+    assert [value for value, _, _ in stored[0]][-2:] == [b"odd", b"after"]
+    assert stored[1] == stored[0]

@@ -22,14 +22,13 @@ from confluent_kafka import KafkaException
 
 from kclient_quota.clients.agents import AsGiven, CProducer, is_watched, place, with_methods
 from kclient_quota.clients.calls import NotMade, log_in_as, lost_interrupt, merged, put_off, seconds, undisturbed
+from kclient_quota.clients.producer.answers import produce_one, queue_full
 from kclient_quota.clients.producer.outbox import RECORD_BYTES, Callback, Handed
 from kclient_quota.clients.producer.taking import (
     BLOCK_MS,
     TakingProducer,
     is_batch,
     only_errors,
-    produce_one,
-    queue_full,
     raw_bytes,
 )
 from kclient_quota.clients.producer.transaction import Transaction

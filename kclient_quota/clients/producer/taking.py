@@ -8,13 +8,14 @@ from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError
 
-from kclient_quota.clients.calls import undisturbed, whole
+from kclient_quota.clients.calls import TEXT, in_bytes, named, undisturbed, whole
 from kclient_quota.clients.producer.outbox import RECORD_BYTES, Callback, Handed
 from kclient_quota.clients.producer.transacting import TransactingProducer
+from kclient_quota.clients.producer.waiting import PRODUCE_IN_C
 from kclient_quota.clock import unix_ms
-from kclient_quota.errors import QuotaThrottledError, quota_used_up
+from kclient_quota.errors import quota_used_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kclient_quota")
 
-_TEXT: Final = (bytes, str, type(None))
 MOST_PARTITION: Final = 2**31 - 1
 MOST_TIMESTAMP: Final = 2**63 - 1
 RECORD_OVERHEAD: Final = 36
@@ -99,6 +99,8 @@ class TakingProducer(TransactingProducer):
             self._kq_lose()
             return
         partition, timestamp = whole(partition), whole(timestamp)
+        if not self._kq_is_fine(topic, value, key, partition, callback, timestamp, headers):
+            (value, key), headers = in_bytes(partial(self._kq_is_parsed, topic), value, key), named(headers)
         if not self._kq_is_fine(topic, value, key, partition, callback, timestamp, headers):
             # Whatever confluent_kafka would not take at once, it says what is wrong with. Or it takes it.
             outbox.is_mixed = True
@@ -235,6 +237,16 @@ class TakingProducer(TransactingProducer):
         else:
             self._kq_outbox.spend(raw_bytes(value, key, headers))
 
+    def _kq_is_parsed(self, topic: Any, value: Any, key: Any) -> bool:
+        """Whether C takes these: asked with a partition that there cannot be, which it looks at when it has them."""
+        try:
+            PRODUCE_IN_C(self, topic, value, key, MOST_PARTITION + 1)
+        except OverflowError:
+            return True
+        except Exception:  # noqa: BLE001 - it is raised when they are passed on
+            return False
+        return False
+
     def _kq_is_fine(
         self, topic: Any, value: Any, key: Any, partition: Any, callback: Any, timestamp: Any, headers: Any
     ) -> bool:
@@ -243,7 +255,7 @@ class TakingProducer(TransactingProducer):
         Raises:
             UnicodeEncodeError: a text is none of UTF-8's, as confluent_kafka says it.
         """
-        if not (isinstance(topic, str) and isinstance(value, _TEXT) and isinstance(key, _TEXT)):
+        if not (isinstance(topic, str) and isinstance(value, TEXT) and isinstance(key, TEXT)):
             return False
         if type(partition) is not int or type(timestamp) is not int or not (callback is None or callable(callback)):
             return False
@@ -321,30 +333,6 @@ def _told_of_error(callback: Callback, error: KafkaError | None, message: Any) -
         callback(error, message)
 
 
-def produce_one(
-    produce: "Callable[..., None]", message: dict[str, Any], partition: int, callback: Callback | None
-) -> int:
-    """One message of a batch; whether it was taken."""
-    given = message.get("partition")
-    where = partition if given is None else given
-    callback = callback if message.get("callback") is None else message["callback"]
-    try:
-        produce(message.get("value"), message.get("key"), where, callback, headers=message.get("headers"))
-    except QuotaThrottledError:
-        raise
-    except (BufferError, KafkaException) as error:
-        if isinstance(error, KafkaException) and error.args[0].txn_requires_abort():
-            raise
-        message["_error"] = error.args[0] if isinstance(error, KafkaException) else queue_full(error)
-        return 0
-    return 1
-
-
-def queue_full(error: Exception) -> KafkaError:
-    """What a batch's message is told that there is no room for."""
-    return KafkaError(KafkaError._QUEUE_FULL, str(error))  # noqa: SLF001 - confluent_kafka's name for the code
-
-
 def is_batch(messages: object) -> bool:
     """Whether confluent_kafka would take these for a batch; otherwise it says what is wrong with them."""
     return isinstance(messages, list) and all(
@@ -371,8 +359,12 @@ def utf8_bytes(text: Any) -> int:
         return len(text)
     if isinstance(text, str):
         return len(text) if text.isascii() else len(text.encode())
-    # Whatever else confluent_kafka takes (a structure of ctypes, an array of numpy) may have no length, nor a truth.
-    return 0 if text is None else memoryview(text).nbytes
+    if text is None:
+        return 0
+    try:  # what else confluent_kafka takes (a structure of ctypes, an array of numpy) may have no length, nor a truth
+        return len(b"".join((text,)))
+    except TypeError:
+        return len(str(text).encode())  # a header's name
 
 
 def header_bytes(headers: Any) -> int:
@@ -394,6 +386,6 @@ def _are_headers(headers: Any) -> bool:
         isinstance(pair, tuple)
         and len(pair) == 2  # noqa: PLR2004 - a pair
         and isinstance(pair[0], str)
-        and isinstance(pair[1], _TEXT)
+        and isinstance(pair[1], TEXT)
         for pair in pairs
     )
