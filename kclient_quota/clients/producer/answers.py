@@ -6,14 +6,14 @@ Answers release a `produce()` that waits; reports go into the outbox, for the ap
 from collections.abc import Callable
 from typing import Any, Final
 
-from confluent_kafka import TIMESTAMP_CREATE_TIME, KafkaError, KafkaException, Message
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError, KafkaException, Message
 
 from kclient_quota.clients.producer.core import Lost
 from kclient_quota.clients.producer.outbox import Callback, Handed, Outbox
 from kclient_quota.clients.producer.queue_metrics import LOST, QueueMetrics
 from kclient_quota.clients.producer.transaction import Transaction
 from kclient_quota.clients.throttle_log import WorthLog
-from kclient_quota.clock import Clock, unix_ms
+from kclient_quota.clock import Clock
 from kclient_quota.errors import QuotaThrottledError
 from kclient_quota.pacing.sending.turns import Waiting
 
@@ -88,7 +88,7 @@ class Answers:
         """Report a message that librdkafka does not have, as plain confluent_kafka would."""
         handed: Handed = message.payload
         error = KafkaError(code, text) if text else KafkaError(code)
-        reported = unsent(message.topic, max(message.partition, handed.partition), handed, error)
+        reported = unsent(message, error, self._clock.now_ms())
         self._transaction.lost = error
         self.report(handed, error, reported)
         self._outbox.finished += 1
@@ -105,17 +105,18 @@ class Answers:
             self._transaction.lost = lost  # the newer one is in the same transaction
 
 
-def unsent(topic: str, partition: int, handed: Handed, error: KafkaError) -> Message:
-    """What librdkafka would report of a message that it does not have."""
+def unsent(message: Waiting, error: KafkaError, now_ms: int) -> Message:
+    """What librdkafka would report of a message that it does not have: as of all that fail, not its time."""
+    handed: Handed = message.payload
     return Message(
-        topic=topic,
-        partition=partition,
+        topic=message.topic,
+        partition=max(message.partition, handed.partition),
         offset=MESSAGE_LOST,
         key=_encoded(handed.key),
         value=_encoded(handed.value),
         error=error,
-        timestamp=(TIMESTAMP_CREATE_TIME, handed.timestamp),
-        latency=max(0, unix_ms() - handed.timestamp) / 1000,
+        timestamp=(TIMESTAMP_NOT_AVAILABLE, -1),
+        latency=max(0, now_ms - message.queued_at_ms) / 1000,
     )
 
 

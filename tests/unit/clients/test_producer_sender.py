@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError
 
 from kclient_quota.clients.producer.core import Lost
 from kclient_quota.clients.producer.lines import Gone
@@ -333,3 +333,15 @@ def test_callers_do_the_work_until_a_sender_runs_not_only_until_one_is_started()
     producer: Any = SimpleNamespace()
     sender.run(lambda: producer)  # type: ignore[arg-type] # stands for a weak reference
     assert not outbox.needs_help
+
+
+@pytest.mark.parametrize("timestamp", [1, 4_000_000_000_000], ids=["of 1970", "of 2096"])
+def test_what_is_refused_has_waited_by_our_clock_and_no_time_as_all_that_fails(timestamp: int) -> None:
+    sender, (waiting, handed) = sender_of(Core(0)), message()
+    heard: list[Any] = []
+    handed.timestamp, handed.callback = timestamp, lambda _error, reported: heard.append(reported)
+    clock: Any = sender.clock
+    clock.sleep_ms(1_500)
+    sender._answers.fail(waiting, KafkaError._PURGE_QUEUE)
+    sender.outbox.serve()
+    assert [(each.timestamp(), each.latency()) for each in heard] == [((TIMESTAMP_NOT_AVAILABLE, -1), 1.5)]
