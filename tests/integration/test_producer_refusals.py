@@ -1,6 +1,7 @@
 """What confluent_kafka's `produce()` refuses is refused there under a quota too, and costs nobody behind it a thing."""
 
 import ctypes
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -137,3 +138,29 @@ def test_what_c_takes_for_bytes_or_for_a_name_waits_in_its_place(broker: Embedde
         stored.append(read(broker, topic))
     assert [value for value, _, _ in stored[0]][-2:] == [b"odd", b"after"]
     assert stored[1] == stored[0]
+
+
+def test_who_hears_of_no_report_hears_of_a_topic_that_is_missing(broker: EmbeddedBroker) -> None:
+    """All were taken, and failed: who gives no callback, and heeds what `produce()` raises, lost them unheard."""
+    broker.set_quota(client_id="app", producer_byte_rate=200_000)
+    heard = []
+    for make in (confluent_kafka.Producer, Producer):
+        conf = {"allow.auto.create.topics": False, "topic.metadata.propagation.max.ms": 100}
+        producer = make({"bootstrap.servers": broker.bootstrap_servers, "client.id": "app", **conf})
+        producer.produce("missing", b"v")
+        assert producer.flush(60) == 0
+        producer.produce("orders", b"v")
+        raised: list[str] = []
+        until = time.monotonic() + 30
+        while not raised and time.monotonic() < until:
+            try:
+                producer.produce("missing", b"v")
+            except KafkaException as error:
+                raised.append(str(error.args[0]))
+            assert producer.flush(60) == 0
+        heard.append(raised)
+        broker.create_topic(f"made-{make.__module__}", 1)
+        producer.produce(f"made-{make.__module__}", b"v")
+        assert producer.flush(60) == 0
+        producer.close()
+    assert heard[0] == heard[1] != []

@@ -19,6 +19,12 @@ from kclient_quota.pacing.sending.turns import Waiting
 
 MESSAGE_LOST: Final = -1001
 """librdkafka's offset of what was never stored."""
+NO_TOPIC: Final = {
+    KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001 - confluent_kafka's name
+    KafkaError.TOPIC_EXCEPTION,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+}
+"""What librdkafka says at once to who produces to a topic that it has found missing, or not allowed."""
 
 
 class Answers:
@@ -92,6 +98,13 @@ class Answers:
         self._transaction.lost = error
         self.report(handed, error, reported)
         self._outbox.finished += 1
+
+    def refuse_for_good(self, message: Waiting, error: Exception) -> None:
+        """The same of what it has not taken: where that is for the topic, the next call for it hears so at once."""
+        code = code_of(error)
+        if code in NO_TOPIC:
+            self._outbox.no_topics.add(message.topic)
+        self.fail(message, code, None if isinstance(error, KafkaException) else str(error))
 
     def lose(self, message: Waiting, why: Lost) -> None:
         """Report a message that has left the queue without being sent, or never got into it."""

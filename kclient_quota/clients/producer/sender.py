@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from confluent_kafka import KafkaError, KafkaException
 
 from kclient_quota.clients.calls import held_briefly, needed, undisturbed
-from kclient_quota.clients.producer.answers import Answers, code_of, give_back, raise_again
+from kclient_quota.clients.producer.answers import Answers, give_back, raise_again
 from kclient_quota.clients.producer.beginning import ASK_MS
 from kclient_quota.clients.producer.core import ProducerCore, Sent
 from kclient_quota.clients.producer.finding import RouteFinder
@@ -366,7 +366,7 @@ class Sender:
                 self.outbox.in_flight -= 1
                 with self.lock:
                     self.core.on_delivered(sent.broker, message.raw_bytes, self.clock.now_ms())
-                self._answers.fail(message, code_of(error), None if isinstance(error, KafkaException) else str(error))
+                self._answers.refuse_for_good(message, error)
             else:
                 # Reports are taken by this thread alone: not before this.
                 self._lines.of((message.topic, placed)).add(Gone(sent.broker, message, self.clock.now_ms()))

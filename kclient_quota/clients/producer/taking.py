@@ -104,6 +104,8 @@ class TakingProducer(TransactingProducer):
         if not self._kq_is_fine(topic, value, key, partition, callback, timestamp, headers):
             # Whatever confluent_kafka would not take at once, it says what is wrong with. Or it takes it.
             outbox.is_mixed = True
+            if isinstance(topic, str):
+                outbox.no_topics.discard(topic)  # the sender, who has the one after it, asks whether there is by now
             self._kq_pass_on(topic, value, key, partition, callback, timestamp, headers)
             return
         if len(outbox.reports) >= self._kq_most_messages:
@@ -270,6 +272,7 @@ class TakingProducer(TransactingProducer):
         return (
             -1 <= partition < max(partitions, 1)
             and bool(topic)
+            and topic not in self._kq_outbox.no_topics
             and "\0" not in topic
             and value_bytes <= self._kq_most_value_bytes
             and RECORD_OVERHEAD + value_bytes + utf8_bytes(key) + header_bytes(headers) <= self._kq_most_bytes

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError, KafkaException
 
 from kclient_quota.clients.producer.core import Lost
 from kclient_quota.clients.producer.lines import Gone
@@ -345,3 +345,12 @@ def test_what_is_refused_has_waited_by_our_clock_and_no_time_as_all_that_fails(t
     sender._answers.fail(waiting, KafkaError._PURGE_QUEUE)
     sender.outbox.serve()
     assert [(each.timestamp(), each.latency()) for each in heard] == [((TIMESTAMP_NOT_AVAILABLE, -1), 1.5)]
+
+
+@pytest.mark.parametrize("code", [KafkaError._UNKNOWN_TOPIC, KafkaError.TOPIC_AUTHORIZATION_FAILED])
+def test_a_topic_that_a_message_was_refused_for_is_remembered(code: int) -> None:
+    sender, (waiting, _) = sender_of(Core(0)), message()
+    sender._answers.refuse_for_good(waiting, KafkaException(KafkaError(KafkaError._FATAL)))
+    assert not sender.outbox.no_topics
+    sender._answers.refuse_for_good(waiting, KafkaException(KafkaError(code)))
+    assert sender.outbox.no_topics == {"t"}
