@@ -1,7 +1,12 @@
-"""Messages that librdkafka has from the sender, by partition, each of which reports in order; and how it gets them."""
+"""Messages that librdkafka has from the sender, by partition, each of which reports in order; and how it gets them.
+
+But for a purge: that reports what is on its way later than what has not been sent, or not at all.
+"""
 
 from collections import deque
 from collections.abc import Iterator
+from itertools import chain
+from math import inf
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException
@@ -25,6 +30,9 @@ OVERTAKEN: Final = 2.0
 """So many times as long as what was delivered lately has taken a message may be overtaken before it is said to stay
 behind. Librdkafka has five requests under way, each of one partition, and takes partitions as they come, not in turns:
 of a hundred partitions 400 ms away one has to wait for eight seconds on average, though its leader is there."""
+
+PURGED_MS: Final = 2_000
+"""So long after a purge its reports are looked for: librdkafka makes them at once."""
 
 
 class Gone(NamedTuple):
@@ -76,6 +84,12 @@ class Line:
             pace.on_stray_over(gone.message.raw_bytes, gone.at_ms, now_ms, arrived=has_arrived)
             yield gone, False
 
+    def bring_forward(self) -> None:
+        """Those that have been reported come first, of those that nobody waits for and of the others."""
+        gone = list(self.gone)
+        parts = gone[: self.strays], gone[self.strays :]
+        self.gone = deque(chain.from_iterable(sorted(part, key=_is_open) for part in parts))
+
     def look(self) -> bool:
         """Whether they are found to stay behind now: what was handed over much later is delivered."""
         if self.is_stray or not self.gone:
@@ -93,12 +107,27 @@ class Line:
         gone.broker.queue.pace.on_stray(gone.message.raw_bytes)
 
 
+def _is_open(gone: Gone) -> bool:
+    return not gone.message.payload.report
+
+
 class Lines:
     """Those of all partitions."""
 
     def __init__(self) -> None:
         self._lines: dict[Place, Line] = {}
         self._busy: dict[Place, Line] = {}
+        self._purged_ms = -inf
+
+    def purge(self, now_ms: int) -> None:
+        """Librdkafka is about to be purged: of what it has in its queue, maybe, and not of what is on its way."""
+        self._purged_ms = now_ms
+
+    def bring_forward(self, now_ms: int) -> None:
+        """What was purged stands behind what is on its way, and is not to wait until that is answered."""
+        if now_ms - self._purged_ms < PURGED_MS:
+            for line in self._busy.values():
+                line.bring_forward()
 
     def of(self, place: Place) -> Line:
         """That of one, which is looked at from now on."""
