@@ -78,6 +78,7 @@ class Hearing:
         self._metrics = ClientThrottleMetrics(PRODUCER, client_id)
         self._log = ThrottleLog(client_id, "produce() backs off", backoff)
         self.may_spin = False
+        self._spun: set[int] = set()
         self.only_id = -1
         self.waited = WaitTime()
         self.ask_soon: Callable[..., None] | None = None
@@ -190,11 +191,16 @@ class Hearing:
         While an idempotent producer's request for a partition is on its way and more than that lingers long enough
         behind it, librdkafka looks all the time whether it may send that, and may not
         (`rd_kafka_toppar_producer_serve` takes messages on their way for requests). It does so as well behind an answer
-        that a throttle keeps back, or a broker that stands still: of these `linger.ms` ends nothing.
+        that a throttle keeps back, or a broker that stands still: of these `linger.ms` ends nothing. One that has just
+        come to a stand has answered in the same event; in the next one it has not.
         """
+        before, self._spun = self._spun, set()
         for delta in deltas:
             is_far = not delta.throttled and 1 <= delta.round_trip_ms <= FARTHEST_MS
             if is_far and delta.wakeups >= max(SPINS_FROM, SPINS_A_REQUEST * delta.requests):
+                self._spun.add(delta.node_id)
+                if delta.node_id not in before:
+                    continue
                 self.may_spin = False
                 logger.warning(
                     "Client %r: broker %d is %.0f ms away, and with enable.idempotence=true librdkafka spends up to a "

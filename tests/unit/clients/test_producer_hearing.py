@@ -85,6 +85,15 @@ def test_a_broker_that_is_only_late_is_not_said_to_be_far(
     assert hearing.may_spin, "distance may still be said"
 
 
+def test_a_broker_that_has_just_come_to_a_stand_is_not_said_to_be_far(caplog: pytest.LogCaptureFixture) -> None:
+    hearing, _, _ = made(NONE)
+    hearing.may_spin = True
+    hearing.on_statistics(statistics(tx=40, wakeups=900_000, rtt={"avg": 1_400}))  # its last answers, and the stand
+    hearing.on_statistics(statistics(tx=40, wakeups=1_900_000, rtt={"avg": 0}))
+    hearing.on_statistics(statistics(tx=80, wakeups=2_800_000, rtt={"avg": 1_400}))
+    assert not caplog.records
+
+
 def test_a_producer_that_is_not_idempotent_is_not_told_what_that_costs(caplog: pytest.LogCaptureFixture) -> None:
     hearing, _, _ = made(NONE)
     hearing.on_statistics(statistics(tx=180, wakeups=990_000, rtt={"avg": 22_600}))
