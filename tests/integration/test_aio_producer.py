@@ -1,6 +1,7 @@
 """AIOProducer under a quota: the event loop never waits, and whatever is cancelled, nothing is lost or doubled."""
 
 import asyncio
+import ctypes
 import gc
 import threading
 import time
@@ -11,7 +12,7 @@ from typing import Any
 
 import confluent_kafka
 import pytest
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, TopicPartition
 
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.clients.aio import AIOProducer
@@ -45,6 +46,32 @@ async def throttled(broker: EmbeddedBroker, throttle_ms: int, **more: Any) -> AI
     await producer.poll(0.3)
     assert [state.throttled_until_ms > 0 for state in producer.quota_state().values()] == [True]
     return producer
+
+
+@pytest.mark.parametrize("quota", [None, 100_000])
+async def test_what_was_given_may_be_gone_on_with(broker: EmbeddedBroker, quota: float | None) -> None:
+    """Messages wait for a second: all had the headers that their caller had filled in for the last one."""
+    if quota is not None:
+        broker.set_quota(client_id="app", producer_byte_rate=quota)
+    headers: dict[str, str] = {}
+    named = [("number", "")]
+    value = (ctypes.c_char * 1)()
+    async with AIOProducer(conf(broker)) as producer:
+        for number in range(3):
+            headers["number"] = str(number)
+            await producer.produce("orders", b"in a dict", headers=headers)
+            named[0] = ("number", str(number))
+            await producer.produce("orders", b"in a list", headers=named)
+            value[0] = b"%d" % number
+            await producer.produce("orders", value, value)
+    reader = confluent_kafka.Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "g"})
+    reader.assign([TopicPartition("orders", 0, 0)])
+    messages = reader.consume(9, 60)
+    reader.close()
+    assert [dict(message.headers() or []).get("number") or message.value() for message in messages] == [
+        each for number in (b"0", b"1", b"2") for each in (number, number, number)
+    ]
+    assert [message.key() for message in messages[2::3]] == [b"0", b"1", b"2"]
 
 
 async def test_the_quota_is_kept(broker: EmbeddedBroker) -> None:

@@ -10,6 +10,7 @@ import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from kclient_quota.clients.agents import AsGiven, CProducer, place_behind
+from kclient_quota.clients.calls import in_bytes
 from kclient_quota.clients.interceptor import ProducerRecord
 from kclient_quota.clients.producer.producer import PacedProducer
 from kclient_quota.clients.producer.sorting import NO_PLACE, Place
@@ -98,6 +99,8 @@ def message_of(
     headers: Any = None,
 ) -> Pending:
     """A message from the arguments of `confluent_kafka.Producer.produce`; None for a time as confluent_kafka.aio."""
+    if headers and isinstance(headers, dict | list):
+        headers = headers.copy()  # the caller may go on with them while it waits
     message = topic, value, key, partition, 0 if timestamp is None else timestamp, headers
     return Pending(message, loop.create_future(), on_delivery if callback is None else callback)
 
@@ -150,6 +153,10 @@ class InnerProducer(_Calling):
             return self._kq_sorting.place_of(ProducerRecord(*pending.message))
         except Exception:  # noqa: BLE001 - whatever theirs raise is raised once more where it is told
             return NO_PLACE
+
+    def in_bytes(self, topic: Any, value: Any, key: Any) -> tuple[Any, Any]:
+        """What C takes for bytes, which the caller may go on with while it waits."""
+        return in_bytes(partial(self._kq_is_parsed, topic), value, key)
 
     def never_fits(self, pending: Pending) -> bool:
         """Whether librdkafka's queue has no room for a message even when it is empty."""

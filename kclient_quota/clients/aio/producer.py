@@ -21,7 +21,7 @@ from kclient_quota.clients.aio.buffer import Buffer
 from kclient_quota.clients.aio.handing import Handing
 from kclient_quota.clients.aio.heartbeat import Beats
 from kclient_quota.clients.aio.pending import InnerProducer, Pending, Report, message_of, never_blocking
-from kclient_quota.clients.calls import real
+from kclient_quota.clients.calls import TEXT, real
 from kclient_quota.clients.producer.waiting import SLICE_MS
 from kclient_quota.clients.quota_state import BrokerQuotaState
 from kclient_quota.clients.telemetry_methods import AIOTelemetryMethods, TelemetryMethods
@@ -122,6 +122,8 @@ class AIOProducer(Handing, AIOTelemetryMethods):
         era = self._producer.open_era
         if era is not None:  # elsewhere there is nothing to look for, which would cost as much as the message
             await self._abort_overdue()
+        if not (isinstance(value, TEXT) and isinstance(key, TEXT)):
+            value, key = self._producer.in_bytes(topic, value, key)
         pending = message_of(self._loop, topic, value, key, *args, **kwargs)
         if self._raises:
             self._hand_now(pending)
