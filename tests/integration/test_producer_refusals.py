@@ -164,3 +164,22 @@ def test_who_hears_of_no_report_hears_of_a_topic_that_is_missing(broker: Embedde
         assert producer.flush(60) == 0
         producer.close()
     assert heard[0] == heard[1] != []
+
+
+def test_a_batch_with_wrong_headers_is_refused_before_any_of_it_is_sent(broker: EmbeddedBroker) -> None:
+    """Who produced the batch again, headers mended, had its first messages twice."""
+    broker.set_quota(client_id="app", producer_byte_rate=200_000)
+    broker.create_topic("t", 1)
+    conf = {"bootstrap.servers": broker.bootstrap_servers, "client.id": "app", "message.max.bytes": MOST_BYTES}
+    heard = []
+    for make in (confluent_kafka.Producer, Producer):
+        producer = make(conf)
+        with pytest.raises(ValueError, match="Invalid headers at index 1"):
+            producer.produce_batch("t", [{"value": b"fine"}, {"value": b"wrong", "headers": [("name", 1)]}])
+        assert len(producer) == 0
+        large: list[dict[str, Any]] = [{"value": b"x" * MOST_BYTES}, {"value": b"fine"}]
+        taken = producer.produce_batch("t", large)
+        heard.append((taken, [str(message.get("_error")) for message in large]))
+        assert producer.flush(60) == 0
+        producer.close()
+    assert heard[1] == heard[0]

@@ -167,7 +167,11 @@ def produce_one(
     except (BufferError, KafkaException) as error:
         if isinstance(error, KafkaException) and error.args[0].txn_requires_abort():
             raise
-        message["_error"] = error.args[0] if isinstance(error, KafkaException) else queue_full(error)
+        code = code_of(error)
+        is_full = isinstance(error, BufferError)
+        message["_error"] = (
+            queue_full(error) if is_full else KafkaError(code, f"Message failed: {KafkaError(code).str()}")
+        )
         return 0
     return 1
 

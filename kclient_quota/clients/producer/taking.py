@@ -344,6 +344,7 @@ def is_batch(messages: object) -> bool:
         and isinstance(message.get("key"), (str, bytes, type(None)))
         and isinstance(message.get("partition"), (int, type(None)))
         and message.get("timestamp") is None
+        and (message.get("headers") is None or _are_headers(named(message["headers"])))
         for message in messages
     )
 
