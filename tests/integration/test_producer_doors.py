@@ -68,6 +68,23 @@ def test_interceptors_see_every_record_gated_or_not(broker: EmbeddedBroker, more
     assert watching.closed
 
 
+def test_an_interceptor_is_told_the_headers_that_a_record_had(broker: EmbeddedBroker) -> None:
+    """By which it tells records apart: of a dict that is filled in anew for each, all had those of the last."""
+
+    class Naming(Watching):
+        def on_acknowledgement(self, metadata: Any, exception: Any, headers: Any) -> None:
+            self.acknowledged.append((metadata.offset, dict(headers)))
+
+    naming = Naming()
+    headers: dict[str, str] = {}
+    with made(conf(broker, **{"interceptor.classes": [naming]})) as producer:
+        for number in range(3):
+            headers["number"] = str(number)
+            producer.produce("orders", b"x", headers=headers)
+        assert producer.flush(60) == 0
+    assert naming.acknowledged == [(number, {"number": str(number)}) for number in range(3)]
+
+
 def test_a_refused_record_is_acknowledged_with_its_error(broker: EmbeddedBroker) -> None:
     watching = Watching()
     producer = made(conf(broker, **{"interceptor.classes": [watching], "quota.backoff": "raise"}))

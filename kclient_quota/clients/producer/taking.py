@@ -68,6 +68,8 @@ class TakingProducer(TransactingProducer):
         """With interceptors."""
         from kclient_quota.clients.interceptor import ProducerRecord  # noqa: PLC0415 - loaded with the first producer
 
+        if isinstance(headers, (dict, list)):
+            headers = headers.copy()  # the caller may go on with them
         record = self._kq_chain.on_send(ProducerRecord(topic, value, key, partition, timestamp, headers))
         args = record.topic, record.value, record.key, record.partition
         callback = partial(
