@@ -92,8 +92,8 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     cores = os.cpu_count() or 2
     if config.option.numprocesses == "logical":
         return cores + 1
-    wanted = 3 * cores + 1 if apache.apache_kafka_unavailable_reason() is None else 6 * cores
-    return max(4, min(wanted, 12))
+    wanted = 3 * cores + 1 if apache.apache_kafka_unavailable_reason() is None else 7 * cores
+    return max(4, min(wanted, 14))
 
 
 @pytest.hookimpl(optionalhook=True)

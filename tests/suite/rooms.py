@@ -36,13 +36,26 @@ BUDGET_OF_ALL_S = 30 * 60
 """Seconds by the wall clock for the whole run on two cores: half as much again as it takes, since figures that a busy
 machine disturbed are taken again."""
 
-_TURNS = ("spark", "contract", "integration", "examples", "package", "property", "unit", "measured")
+_TURNS = ("spark", "contract", "examples", "integration", "package", "property", "unit", "measured")
 _LONG = (
     "integration/test_otlp_collector.py",
     "integration/test_receive_losses.py",
     "integration/test_benchmark_clients.py",
 )
 """Files that take minutes: whoever begins them last is waited for."""
+_OVER_A_MINUTE = (
+    "examples/test_pages.py",
+    "integration/test_agents_by_kind.py",
+    "integration/test_aio_argument_shapes.py",
+    "integration/test_argument_shapes.py",
+    "integration/test_consumer_faults.py",
+    "integration/test_consumer_late_quota.py",
+    "integration/test_producer_doors.py",
+    "integration/test_producer_transactions.py",
+    "integration/test_slow_answer.py",
+    "integration/test_suite_runs.py",
+)
+"""Files that take more than one, and mostly wait: they begin before others, but not all at once."""
 _BUSY = (
     "unit/broker/test_long_shares.py",
     "unit/broker/test_telling.py",
@@ -87,12 +100,15 @@ def computes(worker: int, workers: int) -> bool:
     return worker >= workers - workers // _WORKERS_PER_COMPUTING_ONE
 
 
-def turn_of(unit: str, computing: bool = False) -> tuple[int, int, str]:
+def turn_of(unit: str, computing: bool = False) -> tuple[int, int, bool, str]:
     """A key to sort units by: what takes long comes first, and for a computing worker what does not wait."""
     file = unit.partition("@")[0]
     directory = directory_of(unit)
     turn = _TURNS.index(directory) if directory in _TURNS else len(_TURNS)
     if any(file.endswith(busy) for busy in _BUSY):
         turn = _TURNS.index("package")
+    is_long = any(file.endswith(long) for long in _OVER_A_MINUTE)
+    if is_long:
+        turn = _TURNS.index("integration")
     is_early = directory in WAITLESS if computing else any(file.endswith(long) for long in _LONG)
-    return (0 if is_early and directory != MEASURED else 1, turn, unit)
+    return (0 if is_early and directory != MEASURED else 1, turn, not is_long, unit)
