@@ -195,7 +195,7 @@ def test_a_quota_set_while_producing_flat_out_steps_in(cluster: Any, unique: Uni
     assert type(producer) is Producer
     count = 0
     reports = Reports()
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while all(state.limit is None for state in producer.quota_state().values()) or count < 3_000:
         assert time.monotonic() < deadline
         producer.produce(topic, b"%06d" % count + PAD, on_delivery=reports)

@@ -3,18 +3,16 @@
 Answers release a `produce()` that waits; reports go into the outbox, for the application's next `poll()` or `flush()`.
 """
 
-from collections.abc import Callable
 from typing import Any, Final
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError, KafkaException, Message
 
 from kclient_quota.clients.producer.core import Lost
-from kclient_quota.clients.producer.outbox import Callback, Handed, Outbox
+from kclient_quota.clients.producer.outbox import Handed, Outbox
 from kclient_quota.clients.producer.queue_metrics import LOST, QueueMetrics
 from kclient_quota.clients.producer.transaction import Transaction
 from kclient_quota.clients.throttle_log import WorthLog
 from kclient_quota.clock import Clock
-from kclient_quota.errors import QuotaThrottledError
 from kclient_quota.pacing.sending.turns import Waiting
 
 MESSAGE_LOST: Final = -1001
@@ -151,31 +149,3 @@ def raise_again(error: Exception) -> None:
 
 def _encoded(text: Any) -> Any:
     return text.encode() if isinstance(text, str) else text
-
-
-def produce_one(
-    produce: Callable[..., None], message: dict[str, Any], partition: int, callback: Callback | None
-) -> int:
-    """One message of a batch; whether it was taken."""
-    given = message.get("partition")
-    where = partition if given is None else given
-    callback = callback if message.get("callback") is None else message["callback"]
-    try:
-        produce(message.get("value"), message.get("key"), where, callback, headers=message.get("headers"))
-    except QuotaThrottledError:
-        raise
-    except (BufferError, KafkaException) as error:
-        if isinstance(error, KafkaException) and error.args[0].txn_requires_abort():
-            raise
-        code = code_of(error)
-        is_full = isinstance(error, BufferError)
-        message["_error"] = (
-            queue_full(error) if is_full else KafkaError(code, f"Message failed: {KafkaError(code).str()}")
-        )
-        return 0
-    return 1
-
-
-def queue_full(error: Exception) -> KafkaError:
-    """What a batch's message is told that there is no room for."""
-    return KafkaError(KafkaError._QUEUE_FULL, str(error))  # noqa: SLF001 - confluent_kafka's name for the code

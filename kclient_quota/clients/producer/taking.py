@@ -265,7 +265,7 @@ class TakingProducer(TransactingProducer):
             return False
         if partition > MOST_PARTITION or not -MOST_TIMESTAMP <= timestamp <= MOST_TIMESTAMP:
             return False
-        if headers is not None and not _are_headers(headers):
+        if headers is not None and not are_headers(headers):
             return False
         if not topic.isascii():
             topic.encode()
@@ -338,19 +338,6 @@ def _told_of_error(callback: Callback, error: KafkaError | None, message: Any) -
         callback(error, message)
 
 
-def is_batch(messages: object) -> bool:
-    """Whether confluent_kafka would take these for a batch; otherwise it says what is wrong with them."""
-    return isinstance(messages, list) and all(
-        isinstance(message, dict)
-        and isinstance(message.get("value"), (str, bytes, type(None)))
-        and isinstance(message.get("key"), (str, bytes, type(None)))
-        and isinstance(message.get("partition"), (int, type(None)))
-        and message.get("timestamp") is None
-        and (message.get("headers") is None or _are_headers(named(message["headers"])))
-        for message in messages
-    )
-
-
 def raw_bytes(value: Any, key: Any, headers: Any) -> int:
     """Bytes of a message as the quota's reckoning has them: before compression, without its batch."""
     size = RECORD_BYTES + (len(value) if type(value) is bytes else utf8_bytes(value))  # mostly
@@ -386,7 +373,8 @@ def _varint(size: int) -> int:
     return max(1, ((2 * size).bit_length() + 6) // 7)
 
 
-def _are_headers(headers: Any) -> bool:
+def are_headers(headers: Any) -> bool:
+    """Whether C takes these, with names that are texts."""
     pairs = list(headers.items()) if isinstance(headers, dict) else headers
     return isinstance(pairs, list) and all(
         isinstance(pair, tuple)
