@@ -6,7 +6,6 @@ But for a purge: that reports what is on its way later than what has not been se
 from collections import deque
 from collections.abc import Iterator
 from itertools import chain
-from math import inf
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException
@@ -31,9 +30,6 @@ OVERTAKEN: Final = 2.0
 behind. Librdkafka has five requests under way, each of one partition, and takes partitions as they come, not in turns:
 of a hundred partitions 400 ms away one has to wait for eight seconds on average, though its leader is there."""
 
-PURGED_MS: Final = 2_000
-"""So long after a purge its reports are looked for: librdkafka makes them at once."""
-
 
 class Gone(NamedTuple):
     """A message, whom it was handed over for, and when."""
@@ -50,14 +46,16 @@ class Line:
         gone: they, in order.
         strays: so many of the first of them nobody waits for: librdkafka has no leader to send them to.
         is_stray: whether that goes for what comes next, too.
+        purged: the last of them when librdkafka was purged: if that has dropped any, it has dropped this one.
     """
 
-    __slots__ = ("gone", "is_stray", "strays")
+    __slots__ = ("gone", "is_stray", "purged", "strays")
 
     def __init__(self) -> None:
         self.gone: deque[Gone] = deque()
         self.strays = 0
         self.is_stray = False
+        self.purged: Gone | None = None
 
     def add(self, gone: Gone) -> None:
         """To the end."""
@@ -67,6 +65,9 @@ class Line:
 
     def reported(self, now_ms: int) -> Iterator[tuple[Gone, bool]]:
         """Take those that have been reported from the front, and whether somebody waits for it."""
+        if self.purged is not None and self.purged.message.payload.report:
+            self.purged = None
+            self._bring_forward()
         told = None
         while self.gone and self.gone[0].message.payload.report:
             gone = self.gone.popleft()
@@ -84,8 +85,11 @@ class Line:
             pace.on_stray_over(gone.message.raw_bytes, gone.at_ms, now_ms, arrived=has_arrived)
             yield gone, False
 
-    def bring_forward(self) -> None:
-        """Those that have been reported come first, of those that nobody waits for and of the others."""
+    def _bring_forward(self) -> None:
+        """What was purged stands behind what is on its way, and is not to wait until that is answered.
+
+        Strays stay apart: the first ones are counted as such.
+        """
         gone = list(self.gone)
         parts = gone[: self.strays], gone[self.strays :]
         self.gone = deque(chain.from_iterable(sorted(part, key=_is_open) for part in parts))
@@ -117,17 +121,12 @@ class Lines:
     def __init__(self) -> None:
         self._lines: dict[Place, Line] = {}
         self._busy: dict[Place, Line] = {}
-        self._purged_ms = -inf
 
-    def purge(self, now_ms: int) -> None:
+    def purge(self) -> None:
         """Librdkafka is about to be purged: of what it has in its queue, maybe, and not of what is on its way."""
-        self._purged_ms = now_ms
-
-    def bring_forward(self, now_ms: int) -> None:
-        """What was purged stands behind what is on its way, and is not to wait until that is answered."""
-        if now_ms - self._purged_ms < PURGED_MS:
-            for line in self._busy.values():
-                line.bring_forward()
+        for line in self._busy.values():
+            if line.gone:
+                line.purged = line.gone[-1]
 
     def of(self, place: Place) -> Line:
         """That of one, which is looked at from now on."""

@@ -309,7 +309,7 @@ class Sender:
 
     def purge(self) -> None:
         """Report all that wait here as purged; those whose callers still wait are left to them."""
-        self._lines.purge(self.clock.now_ms())
+        self._lines.purge()
         for message in self.core.waiting():
             if not self._answers.claim(message):
                 continue
@@ -380,7 +380,6 @@ class Sender:
         """Take the reports that librdkafka has made; whether there were any."""
         settled: dict[Broker, int] = {}
         failed: set[Broker] = set()
-        self._lines.bring_forward(now_ms)
         for (topic, _), line in self._lines:
             for (broker, message, _), is_waited_for in line.reported(now_ms):
                 self.outbox.in_flight -= 1
