@@ -56,7 +56,6 @@ class SaslStep:
         token: bytes for the client.
         principal: the user's name, once it is proven.
         session_lifetime_ms: for how long; 0: for as long as the connection lasts.
-        session_ends_ms: the same as a time; None: it does not.
     """
 
     error: ErrorCode = ErrorCode.NONE
@@ -64,7 +63,6 @@ class SaslStep:
     token: bytes = b""
     principal: str | None = None
     session_lifetime_ms: int = 0
-    session_ends_ms: int | None = None
 
 
 class SaslAuthenticator:
@@ -178,8 +176,7 @@ class SaslAuthenticator:
         if expires_ms is not None:
             # a token's session ends with it, whether sessions end otherwise or not
             lifetime_ms = min(lifetime_ms or expires_ms - now_ms, expires_ms - now_ms)
-        ends_ms = now_ms + lifetime_ms if lifetime_ms else None
-        return SaslStep(token=token, principal=user, session_lifetime_ms=lifetime_ms, session_ends_ms=ends_ms)
+        return SaslStep(token=token, principal=user, session_lifetime_ms=lifetime_ms)
 
     def _failed(self, message: str) -> SaslStep:
         self._mechanism = self._scram = None

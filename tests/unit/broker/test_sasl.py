@@ -3,11 +3,15 @@
 import pytest
 import scramp
 
+from kclient_quota.broker.cluster_state import BROKER
+from kclient_quota.broker.request.context import ConnectionState
 from kclient_quota.broker.security.sasl_mechanisms import SaslAuthenticator, SaslConfig
 from kclient_quota.broker.security.scram_credentials import credential
 from kclient_quota.broker.security.scram_server import ScramError, ScramServer
 from kclient_quota.wire.error_codes import ErrorCode
+from kclient_quota.wire.messages import SaslAuthenticateRequest, SaslHandshakeRequest
 from kclient_quota.wire.scram import scram as client_scram
+from tests.unit.broker.handler_node import Node
 
 USERS = {"alice": "secret", "bøb": "pa=ss,wörd", "c=d,e": "µ² Ⅸ"}
 SCRAM_USERS = ("alice", "c=d,e")
@@ -175,9 +179,23 @@ def test_the_conversation_has_an_order():
 def test_a_session_ends_and_is_renewed_by_the_same_user_only():
     server = authenticator(session_lifetime_ms=1_000)
     first = plain(server, b"\0alice\0secret", 0)
-    assert (first.session_lifetime_ms, first.session_ends_ms) == (1_000, 1_000)
-    assert scram(server, "SCRAM-SHA-512", "alice", "secret", 1_001).session_ends_ms == 2_001
+    assert first.session_lifetime_ms == 1_000
+    assert scram(server, "SCRAM-SHA-512", "alice", "secret", 1_001).session_lifetime_ms == 1_000
     step = plain(server, "\0bøb\0pa=ss,wörd".encode(), 1_500)
     assert step.error is ErrorCode.SASL_AUTHENTICATION_FAILED
     assert "Cannot change principals" in step.message
     assert server.principal == "alice"
+
+
+def test_a_session_lasts_by_the_clock_though_the_date_has_run_ahead_of_it():
+    """After two hours of sleep a session of a second lasted for two hours."""
+    node = Node()
+    node.cluster.users["alice"] = "secret"
+    node.cluster.set_config(BROKER, "", "connections.max.reauth.ms", "1000")
+    node.connection = ConnectionState("SASL_PLAINTEXT", "127.0.0.1")
+    now_ms = node.scheduler.now_ms()
+    node.scheduler.date_ms = lambda: now_ms + 7_200_000
+    node.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+    answer = node.ask(SaslAuthenticateRequest(auth_bytes=b"\0alice\0secret"), 2)
+    assert (answer.error_code, answer.session_lifetime_ms) == (ErrorCode.NONE, 1_000)
+    assert node.connection.session_ends_ms == now_ms + 1_000

@@ -79,7 +79,8 @@ async def sasl_authenticate(context: Context, request: SaslAuthenticateRequest) 
     elif step.principal is not None:
         context.connection.principal = step.principal
         context.connection.is_authenticated = True
-        context.connection.session_ends_ms = step.session_ends_ms
+        lifetime_ms = step.session_lifetime_ms  # sessions last by the clock, which tokens are not dated by
+        context.connection.session_ends_ms = context.now_ms + lifetime_ms if lifetime_ms else None
     return SaslAuthenticateResponse(
         error_code=step.error,
         error_message=step.message,
