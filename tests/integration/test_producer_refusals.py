@@ -11,6 +11,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from kclient_quota import Producer
 from kclient_quota.broker import EmbeddedBroker
+from kclient_quota.clients.producer import answers
 
 MOST_BYTES = 2_000
 OVERHEAD = 36
@@ -140,9 +141,12 @@ def test_what_c_takes_for_bytes_or_for_a_name_waits_in_its_place(broker: Embedde
     assert stored[1] == stored[0]
 
 
-def test_who_hears_of_no_report_hears_of_a_topic_that_is_missing(broker: EmbeddedBroker) -> None:
+def test_who_hears_of_no_report_hears_of_a_topic_that_is_missing(
+    broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """All were taken, and failed: who gives no callback, and heeds what `produce()` raises, lost them unheard."""
     broker.set_quota(client_id="app", producer_byte_rate=200_000)
+    monkeypatch.setattr(answers, "NO_TOPIC_MS", 60_000)
     heard = []
     for make in (confluent_kafka.Producer, Producer):
         conf = {"allow.auto.create.topics": False, "topic.metadata.propagation.max.ms": 100}
@@ -158,12 +162,14 @@ def test_who_hears_of_no_report_hears_of_a_topic_that_is_missing(broker: Embedde
             except KafkaException as error:
                 raised.append(str(error.args[0]))
             assert producer.flush(60) == 0
-        heard.append(raised)
+        taken = producer.produce_batch("missing", [{"value": b"v"} for _ in range(20)])
+        heard.append((raised, taken))
         broker.create_topic(f"made-{make.__module__}", 1)
         producer.produce(f"made-{make.__module__}", b"v")
         assert producer.flush(60) == 0
         producer.close()
-    assert heard[0] == heard[1] != []
+    assert heard[0] == heard[1]
+    assert heard[0][0]
 
 
 def test_a_batch_with_wrong_headers_is_refused_before_any_of_it_is_sent(broker: EmbeddedBroker) -> None:

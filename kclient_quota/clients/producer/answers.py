@@ -23,6 +23,8 @@ NO_TOPIC: Final = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
 }
 """What librdkafka says at once to who produces to a topic that it has found missing, or not allowed."""
+NO_TOPIC_MS: Final = 1_000
+"""For how long it is asked, which does not ask the cluster; after that one message waits for the sender, who does."""
 
 
 class Answers:
@@ -98,10 +100,10 @@ class Answers:
         self._outbox.finished += 1
 
     def refuse_for_good(self, message: Waiting, error: Exception) -> None:
-        """The same of what it has not taken: where that is for the topic, the next call for it hears so at once."""
+        """The same of what it has not taken: where that is for the topic, calls for it hear so at once."""
         code = code_of(error)
         if code in NO_TOPIC:
-            self._outbox.no_topics.add(message.topic)
+            self._outbox.no_topics[message.topic] = self._clock.now_ms() + NO_TOPIC_MS
         self.fail(message, code, None if isinstance(error, KafkaException) else str(error))
 
     def lose(self, message: Waiting, why: Lost) -> None:

@@ -139,7 +139,7 @@ class Outbox:
         silent: an entry for each message that no callback wants to hear of: `poll()` returns for it all the same.
         accepted: messages put into `inbox` so far.
         finished: messages that the sender is done with.
-        no_topics: those that librdkafka has refused a message for: to whoever produces to one next it says so itself.
+        no_topics: those that librdkafka has refused a message for: it says so itself, until when the sender asks again.
         given_up: what its callers wait with no more, until the sender has seen that.
         is_open: whether nothing limits the producer: its callers go straight to librdkafka.
         is_watched: whether interceptors or an agent look at each message, or at each report, or somebody waits for the
@@ -187,7 +187,7 @@ class Outbox:
         self.news = Bell()
         self.accepted = 0
         self.finished = 0
-        self.no_topics: set[str] = set()
+        self.no_topics: dict[str, int] = {}
         self.given_up: set[Handed] = set()
         self.is_mixed = False
         self.free_bytes: dict[str, int] = {}

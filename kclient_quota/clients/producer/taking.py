@@ -6,6 +6,7 @@ import logging
 import threading
 from contextvars import ContextVar
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError
@@ -106,9 +107,10 @@ class TakingProducer(TransactingProducer):
         if not self._kq_is_fine(topic, value, key, partition, callback, timestamp, headers):
             # Whatever confluent_kafka would not take at once, it says what is wrong with. Or it takes it.
             outbox.is_mixed = True
-            if isinstance(topic, str):
-                outbox.no_topics.discard(topic)  # the sender, who has the one after it, asks whether there is by now
+            if isinstance(topic, str) and self._kq_clock.now_ms() >= outbox.no_topics.get(topic, inf):
+                outbox.no_topics.pop(topic, None)  # the sender, who has the next one, asks whether there is by now
             self._kq_pass_on(topic, value, key, partition, callback, timestamp, headers)
+            outbox.no_topics.pop(topic, None)  # librdkafka has taken one
             return
         if len(outbox.reports) >= self._kq_most_messages:
             raise BufferError("Local: Queue full")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError, KafkaException
 
+from kclient_quota.clients.producer.answers import NO_TOPIC_MS
 from kclient_quota.clients.producer.core import Lost
 from kclient_quota.clients.producer.lines import Gone
 from kclient_quota.clients.producer.outbox import Handed, Outbox
@@ -353,4 +354,4 @@ def test_a_topic_that_a_message_was_refused_for_is_remembered(code: int) -> None
     sender._answers.refuse_for_good(waiting, KafkaException(KafkaError(KafkaError._FATAL)))
     assert not sender.outbox.no_topics
     sender._answers.refuse_for_good(waiting, KafkaException(KafkaError(code)))
-    assert sender.outbox.no_topics == {"t"}
+    assert sender.outbox.no_topics == {"t": sender.clock.now_ms() + NO_TOPIC_MS}
