@@ -94,7 +94,7 @@ class TakingProducer(TransactingProducer):
             self._kq_produce(topic, value, key, partition, callback, timestamp, headers)
 
     def _kq_produce(
-        self, topic: str, value: Any, key: Any, partition: int, callback: Callback | None, timestamp: int, headers: Any
+        self, topic: Any, value: Any, key: Any, partition: int, callback: Callback | None, timestamp: int, headers: Any
     ) -> None:
         """Put a message into the queue, or wait for room there."""
         outbox = self._kq_outbox

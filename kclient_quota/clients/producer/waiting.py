@@ -29,6 +29,8 @@ SLICE_MS: Final = 100
 """Longest wait at once: how soon Ctrl-C, a raised quota and the heartbeat are noticed."""
 PURGE_MS: Final = 2_000
 """How long reports of purged messages may take."""
+TOLD_MS: Final = 3_000
+"""How long the sender may take to do what a call wants: it may be asking librdkafka for a topic, for two seconds."""
 END_S: Final = 5
 """How long librdkafka's end may take, once everything has been reported."""
 IN_C_S: Final = 0.003
@@ -350,7 +352,7 @@ class WaitingProducer(CProducer):
 
     # Its sender, and its end ------------------------------------------------------------------------------------------
 
-    def _kq_tell_sender(self, work: "Callable[[Sender], None]", within_ms: int = PURGE_MS) -> bool:
+    def _kq_tell_sender(self, work: "Callable[[Sender], None]", within_ms: int = TOLD_MS) -> bool:
         """Have the sender do something before anything else that comes, and wait for that; whether it has.
 
         If it has not it does so later, still before all that comes after this call.
