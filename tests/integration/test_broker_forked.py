@@ -18,10 +18,16 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:Deprecati
 
 @contextmanager
 def forked_child() -> Iterator[None]:
-    done = _FORK.Event()
-    child = _FORK.Process(target=done.wait, args=(60,))
+    begun, done = _FORK.Event(), _FORK.Event()
+
+    def live() -> None:
+        begun.set()
+        done.wait(60)
+
+    child = _FORK.Process(target=live)
     child.start()
     try:
+        assert begun.wait(60)  # it has let go of everything before that
         yield
     finally:
         done.set()
