@@ -186,6 +186,26 @@ def test_time_that_is_waited_is_not_used(run):
     assert run("unit", text, "--budgets")[0] == 0
 
 
+SESSION = """
+import time
+import pytest
+from tests.suite import rooms
+rooms.CPU_BUDGET_S['unit'] = 2
+
+@pytest.fixture(scope="session")
+def costly():
+    yield
+    end = time.process_time() + 5
+    while time.process_time() < end: pass
+
+def test_one(costly): pass
+"""
+
+
+def test_what_a_session_had_is_no_cost_of_its_last_test(run):
+    assert run("unit", SESSION, "--budgets")[0] == 0
+
+
 NO_KAFKA = """
 from kclient_quota.testing.apache import ApacheKafka
 def test_one():

@@ -92,10 +92,21 @@ class Reporting:
 
 
 class Clocked:
-    """A plug-in that notes the CPU time of each report: this process's, and that of processes it has waited for."""
+    """A plug-in that notes the CPU time of each report: this process's, and that of processes it has waited for.
+
+    What a worker has for its session (Spark, Apache Kafka) is waited for after its last test, and is no cost of that.
+    """
 
     def __init__(self) -> None:
         self._so_far_s = _cpu_s()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_teardown(self, nextitem: pytest.Item | None) -> Generator[None, None, None]:
+        try:
+            return (yield)
+        finally:
+            if nextitem is None:
+                self._so_far_s = _cpu_s()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self) -> Generator[None, Any, Any]:
