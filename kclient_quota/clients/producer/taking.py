@@ -102,9 +102,11 @@ class TakingProducer(TransactingProducer):
             self._kq_lose()
             return
         partition, timestamp = whole(partition), whole(timestamp)
-        if not self._kq_is_fine(topic, value, key, partition, callback, timestamp, headers):
+        is_fine = self._kq_is_fine(topic, value, key, partition, callback, timestamp, headers)
+        if not is_fine:
             (value, key), headers = in_bytes(partial(self._kq_is_parsed, topic), value, key), named(headers)
-        if not self._kq_is_fine(topic, value, key, partition, callback, timestamp, headers):
+            is_fine = self._kq_is_fine(topic, value, key, partition, callback, timestamp, headers)
+        if not is_fine:
             # Whatever confluent_kafka would not take at once, it says what is wrong with. Or it takes it.
             outbox.is_mixed = True
             if isinstance(topic, str) and self._kq_clock.now_ms() >= outbox.no_topics.get(topic, inf):
