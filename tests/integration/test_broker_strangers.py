@@ -1,6 +1,8 @@
 """Strangers by the hundred: what they send costs others neither time nor memory; and groups of a thousand members.
 
-How long a turn of the brokers' loop takes is measured in CPU time of its thread, which other processes do not change.
+How long a turn of the brokers' loop takes is measured in CPU time of its thread, which other processes do not change;
+what a machine's host takes for its other guests counts as well, so the least of three takes is meant: a stall of ours
+is in each of them.
 """
 
 import contextlib
@@ -10,7 +12,7 @@ import select
 import socket
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from uuid import UUID
 
@@ -33,6 +35,7 @@ from tests.contract.wire_client import Wire
 from tests.suite.speed import Speed
 
 STALL_MS = 50
+TAKES = 3
 MEMBERS = 1_000
 
 
@@ -82,6 +85,16 @@ class Turns:
         return self.longest_ms / speed.factor()
 
 
+def least_stall_ms(broker: EmbeddedBroker, play: Callable[[], None]) -> float:
+    """The longest turn while something is played, of the take in which it was shortest."""
+    longest_ms = []
+    for _ in range(TAKES):
+        turns = Turns(broker)
+        play()
+        longest_ms.append(turns.stop())
+    return min(longest_ms)
+
+
 def median_answer_ms(wire: Wire, count: int = 50) -> float:
     took = []
     for _ in range(count):
@@ -98,42 +111,48 @@ def broker() -> Iterator[EmbeddedBroker]:
 
 
 def test_garbage_stalls_nobody(broker: EmbeddedBroker) -> None:
-    chance, turns = random.Random(7), Turns(broker)
-    with connect(broker) as other:
-        for round_ in range(300):
-            with connect(broker) as stranger, contextlib.suppress(OSError):
-                body = chance.randbytes(chance.randrange(1, 4_000))
-                if round_ % 2:
-                    api = chance.randrange(0, 90).to_bytes(2) + chance.randrange(0, 15).to_bytes(2)
-                    body = (len(body) + 4).to_bytes(4) + api + body
-                stranger.sendall(body)
-        assert median_answer_ms(Wire(other, "other")) < 1_000
-    assert turns.stop() < STALL_MS
+    def play() -> None:
+        chance = random.Random(7)
+        with connect(broker) as other:
+            for round_ in range(300):
+                with connect(broker) as stranger, contextlib.suppress(OSError):
+                    body = chance.randbytes(chance.randrange(1, 4_000))
+                    if round_ % 2:
+                        api = chance.randrange(0, 90).to_bytes(2) + chance.randrange(0, 15).to_bytes(2)
+                        body = (len(body) + 4).to_bytes(4) + api + body
+                    stranger.sendall(body)
+            assert median_answer_ms(Wire(other, "other")) < 1_000
+
+    assert least_stall_ms(broker, play) < STALL_MS
 
 
 @pytest.mark.parametrize("api_key", [0, 1, 3])
 def test_large_frames_stall_nobody(broker: EmbeddedBroker, api_key: int) -> None:
-    turns, piece, pieces = Turns(broker), bytes(1 << 20), 40
-    with connect(broker) as stranger, connect(broker) as other:
-        stranger.sendall((pieces << 20).to_bytes(4) + api_key.to_bytes(2) + (9).to_bytes(2))
-        for number in range(pieces):
-            stranger.sendall(piece[4:] if number == pieces - 1 else piece)
-            if number % 10 == 0:
-                assert median_answer_ms(Wire(other, "other"), 5) < 1_000
-        # what came whole is answered, bytes behind a request are passed over, or is no request
-        assert stranger.recv(1) in {b"", b"\x00"}
-        assert median_answer_ms(Wire(other, "other"), 5) < 1_000
-    assert turns.stop() < STALL_MS
+    piece, pieces = bytes(1 << 20), 40
+
+    def play() -> None:
+        with connect(broker) as stranger, connect(broker) as other:
+            stranger.sendall((pieces << 20).to_bytes(4) + api_key.to_bytes(2) + (9).to_bytes(2))
+            for number in range(pieces):
+                stranger.sendall(piece[4:] if number == pieces - 1 else piece)
+                if number % 10 == 0:
+                    assert median_answer_ms(Wire(other, "other"), 5) < 1_000
+            # what came whole is answered, bytes behind a request are passed over, or is no request
+            assert stranger.recv(1) in {b"", b"\x00"}
+            assert median_answer_ms(Wire(other, "other"), 5) < 1_000
+
+    assert least_stall_ms(broker, play) < STALL_MS
 
 
 def test_a_thousand_idle_connections_cost_little(broker: EmbeddedBroker) -> None:
+    def play() -> None:
+        with connect(broker) as other:
+            assert median_answer_ms(Wire(other, "other")) < 1_000
+
     before_mb = resident_mb()
     with contextlib.ExitStack() as stack:
         idle = [stack.enter_context(connect(broker)) for _ in range(1_000)]
-        turns = Turns(broker)
-        with connect(broker) as other:
-            assert median_answer_ms(Wire(other, "other")) < 1_000
-        assert turns.stop() < STALL_MS
+        assert least_stall_ms(broker, play) < STALL_MS
         assert resident_mb() - before_mb < 50  # both ends of a thousand
         assert median_answer_ms(Wire(idle[-1], "idle"), 5) < 1_000
 

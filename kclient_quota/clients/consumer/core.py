@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from kclient_quota.clients.consumer.joining import JoinWatch, is_request_throttle
-from kclient_quota.clients.consumer.sizing import Sizing
+from kclient_quota.clients.consumer.sizing import CROWD_WINDOWS, Sizing
 from kclient_quota.clients.consumer.stall import StallWatch
 from kclient_quota.clients.heartbeat import Heartbeat
 from kclient_quota.clients.librdkafka.statistics import StatisticsReader
@@ -30,9 +30,6 @@ COORDINATOR: Final = "GroupCoordinator"
 """The name of the connection to the group coordinator, which heartbeats go over."""
 MOST_LATENESS_MS: Final = 600_000
 """An event that seems to have waited longer than this tells that the clock has jumped."""
-CROWD_WINDOWS: Final = 2
-"""Who learns is refused for so many samples of the window, again and again, by a crowd; by a batch that cannot come for
-longer."""
 REQUEST_THROTTLE_MS: Final = 1_000
 """A request quota never throttles for longer than one window."""
 SAY_EVERY_MS: Final = 60_000

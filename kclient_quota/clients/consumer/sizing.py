@@ -29,6 +29,9 @@ from kclient_quota.pacing.fetching.fetch_sizes import (
 from kclient_quota.pacing.fetching.fetch_statistics import FetchStatistics
 from kclient_quota.pacing.trend import TREND
 
+CROWD_WINDOWS: Final = 2
+"""Who learns is refused for so many samples of the window, again and again, by a crowd; by a batch that cannot come for
+longer."""
 STAY_MS: Final = 5_000
 """Sizes are not changed again before so much has been seen of them."""
 LOOKS: Final = 2
@@ -202,6 +205,8 @@ class Sizing:
         """The sizes to fetch in from now on, if those that there are will not do; the caller heeds it."""
         if self.sizes.by_hand or now_ms < self._stays_until_ms:
             return None
+        if limit.byte_rate is None and self._is_muted_for_long(limit, paces, now_ms):
+            return None
         wanted = self._wanted(limit, paces)
         if self.sizes.like(wanted):
             return None
@@ -211,6 +216,14 @@ class Sizing:
         for distance in self._distances.values():
             distance.begin_anew()
         return wanted
+
+    @staticmethod
+    def _is_muted_for_long(limit: Limit, paces: Collection[BrokerPace], now_ms: int) -> bool:
+        """Whether a broker mutes us for longer than a crowd brings about.
+
+        It would mute another client's first fetch as well, until that connection is given up in its turn.
+        """
+        return any(pace.throttled_until_ms - now_ms > CROWD_WINDOWS * limit.window_ms for pace in paces)
 
     def _wanted(self, limit: Limit, paces: Collection[BrokerPace]) -> FetchSizes:
         byte_rate = limit.byte_rate

@@ -156,7 +156,7 @@ LEARNED = Limit(None, None, LimitSource.LEARNED)
 def learner(byte_rate: float, statistics: dict[str, Any]) -> Reader:
     """Who has learnt so much."""
     reader = Reader(sizes_for(None), statistics)
-    reader.paces[1] = SimpleNamespace(rate=byte_rate)
+    reader.paces[1] = SimpleNamespace(rate=byte_rate, throttled_until_ms=0)
     return reader
 
 
@@ -185,7 +185,7 @@ def test_a_limit_that_is_learnt_may_grow_a_little_without_another_change() -> No
     for _ in range(10 * SECOND):
         reader.look(*[16_384] * 8)
         reader.other(LEARNED)
-    reader.paces[1] = SimpleNamespace(rate=4_500_000.0)
+    reader.paces[1] = SimpleNamespace(rate=4_500_000.0, throttled_until_ms=0)
     for _ in range(10 * SECOND):
         reader.look(*[16_384] * 8)
         assert reader.other(LEARNED) is None

@@ -1,5 +1,6 @@
 """What a consumer's fetches teach about batches, and when sizes change, just below, at and above the bounds."""
 
+from dataclasses import replace
 from math import inf
 from types import SimpleNamespace
 from typing import Any
@@ -26,6 +27,11 @@ def brokers(*shortest_us: int) -> dict[str, Any]:
     return {"brokers": {str(node): {"nodeid": node, "rtt": {"min": shortest}} for node, shortest in named}}
 
 
+def told(rate: float, *, throttled_until_ms: int = 0) -> Any:
+    """What sizing heeds of a broker's pace."""
+    return SimpleNamespace(rate=rate, throttled_until_ms=throttled_until_ms)
+
+
 class Reader:
     """Tells a consumer's sizing what came: bytes and responses of each broker since the last time."""
 
@@ -47,7 +53,7 @@ class Reader:
         self.came(n1=(count * (batch_bytes + FRAMING), count))
 
     def other(self, limit: Limit = LIMIT, *rates: float, now_ms: int = 0) -> FetchSizes | None:
-        return self.sizing.other(limit, [SimpleNamespace(rate=rate) for rate in rates], now_ms)  # type: ignore[misc]
+        return self.sizing.other(limit, [told(rate) for rate in rates], now_ms)
 
 
 def test_batches_are_known_after_two_looks_and_each_look_weighs_seven_eighths_at_the_next() -> None:
@@ -380,3 +386,21 @@ def test_a_far_broker_that_leads_nothing_any_more_is_forgotten() -> None:
     reader.leaders = LEADERS
     reader.batches(2, 10_000)
     assert reader.other(LIMIT, QUOTA, QUOTA) is None
+
+
+def other_while_muted(limit: Limit, muted_ms: int) -> FetchSizes | None:
+    return Reader(OPEN).sizing.other(limit, [told(inf), told(4_000_000.0, throttled_until_ms=700 + muted_ms)], 700)
+
+
+def test_who_learns_and_is_muted_for_longer_than_by_a_crowd_makes_no_other_client() -> None:
+    """Its first fetch would be muted, too, and that connection be given up only after the one that there is."""
+    assert other_while_muted(LEARNED, 2_001) is None
+    assert other_while_muted(LEARNED, 2_000) is not None
+    twice = replace(LEARNED, window_ms=2 * LEARNED.window_ms)
+    assert other_while_muted(twice, 4_001) is None
+    assert other_while_muted(twice, 4_000) is not None
+
+
+def test_a_limit_that_is_known_is_followed_by_another_client_even_while_muted() -> None:
+    """What was set by mistake, and undone, has muted only the connection that there is."""
+    assert other_while_muted(LIMIT, 800_000) is not None
