@@ -42,6 +42,10 @@ _VERSION = "1"
 _TOP = ("version", "capacity", "quotas")
 _ENTRY = ("names", "defaults", "set", "remove")
 _TYPES = (USER, CLIENT_ID, IP)
+_YAML = "tag:yaml.org,2002:"
+_UNTAGGED = frozenset(
+    _YAML + kind for kind in ["map", "seq", "str", "int", "float", "bool", "null", "timestamp", "merge", "value"]
+)
 _SHOWN = 20
 _LAST_OF_FOUR_DIGITS = 0xFFFF
 
@@ -213,7 +217,7 @@ class _Reader:
         if unknown:
             return
         on_the_wire = [(kind, None if name is DEFAULT else name) for kind, name in names.items()]
-        problem = entity_problem(on_the_wire, resolves=bool)
+        problem = entity_problem(on_the_wire, resolves=_may_be_host)
         if problem:
             self._wrong(node, problem)
         for quota, value in wanted.items():
@@ -272,6 +276,7 @@ class _Reader:
             yield key, value
 
     def _items(self, node: yaml.Node, where: str) -> list[tuple[yaml.Node, yaml.Node]]:
+        self._check_tag(node, where)
         if isinstance(node, yaml.MappingNode):
             return list(node.value)
         if not _is_null(node):
@@ -279,17 +284,27 @@ class _Reader:
         return []
 
     def _sequence(self, node: yaml.Node | None, where: str) -> list[yaml.Node]:
+        if node is None:
+            return []
+        self._check_tag(node, where)
         if isinstance(node, yaml.SequenceNode):
             return list(node.value)
-        if node is not None and not _is_null(node):
+        if not _is_null(node):
             self._wrong(node, f"{where}: a list is wanted here; begin each element with a dash")
         return []
 
     def _text(self, node: yaml.Node, where: str) -> str | None:
+        self._check_tag(node, where)
         if isinstance(node, yaml.ScalarNode):
             return str(node.value)
         self._wrong(node, f"{where}: a single value is wanted here")
         return None
+
+    def _check_tag(self, node: yaml.Node, where: str) -> None:
+        # a value is read as it stands, which is not what somebody meant who has given it a tag
+        if node.tag not in _UNTAGGED:
+            tag = node.tag.replace(_YAML, "!!")
+            self._wrong(node, f"{where}: the tag {tag} has no meaning here; leave it out")
 
     def _wrong(self, node: yaml.Node, words: str, *, at: str | None = None) -> None:
         """A problem of a node, or in a mapping of the line of the key `at`."""
@@ -299,12 +314,17 @@ class _Reader:
         self.problems.append((_line(found), words))
 
 
+def _may_be_host(address: str) -> bool:
+    """Whether a controller, who looks hosts up, may know such a one: not of a network, as Kafka counts by address."""
+    return not re.search(r"[/\s]", address)
+
+
 def _line(node: yaml.Node) -> int:
     return int(node.start_mark.line) + 1
 
 
 def _is_null(node: yaml.Node) -> bool:
-    return isinstance(node, yaml.ScalarNode) and node.tag == "tag:yaml.org,2002:null"
+    return isinstance(node, yaml.ScalarNode) and node.tag == f"{_YAML}null"
 
 
 def _capacity_of(text: str) -> QuotaUnit:

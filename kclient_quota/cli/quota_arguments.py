@@ -137,9 +137,15 @@ def add_code_commands(commands: Any) -> None:
 def _command(commands: Any, name: str, what: str, *, is_file_optional: bool = False) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = commands.add_parser(name, help=what, description=what, epilog=EXIT_CODES)
     if is_file_optional:
-        parser.add_argument("file", type=Path, metavar="FILE.yaml", nargs="?", help="default: the units store alone")
+        parser.add_argument(
+            "file",
+            type=Path,
+            metavar="FILE.yaml",
+            nargs="?",
+            help="- is standard input; default: the units store alone",
+        )
     else:
-        parser.add_argument("file", type=Path, metavar="FILE.yaml")
+        parser.add_argument("file", type=Path, metavar="FILE.yaml", help="- is standard input")
     add_cluster_options(parser)
     add_store_option(parser)
     return parser

@@ -213,14 +213,20 @@ def _applier(quotas: UnitQuotas, journal: Path, cluster: str, tell: Callable[[in
 
 
 def _journal(options: argparse.Namespace, cluster: str) -> Path:
-    return Path(options.journal) if options.journal is not None else journal_of(options.file or Path(), cluster)
+    if options.journal is not None:
+        return Path(options.journal)
+    # what comes through a pipe lies nowhere: its journal is in this folder
+    return _journal_in(options.file.parent if options.file and options.file.is_file() else Path(), cluster)
 
 
 def journal_of(place: Path, cluster: str) -> Path:
     """The journal of a cluster that lies in a folder or beside a file of quotas; any other file is a journal itself."""
-    if place.suffix not in {".yaml", ".yml"} and not place.is_dir():
-        return place
-    folder = place if place.is_dir() else place.parent
+    if place.is_dir():
+        return _journal_in(place, cluster)
+    return _journal_in(place.parent, cluster) if place.suffix.lower() in {".yaml", ".yml"} else place
+
+
+def _journal_in(folder: Path, cluster: str) -> Path:
     return folder / f"quotas.{sanitize(cluster)}.journal"
 
 
@@ -268,7 +274,10 @@ def _parsed(path: Path) -> QuotaFile:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        is_input = path == Path("-")
+        source = 0 if is_input else path
+        with open(source, encoding="utf-8", closefd=not is_input) as file:
+            return file.read()
     except (OSError, ValueError) as error:  # no text, or a name that no file can have
         raise ConfigError(f"{path}: {error}; name a file that can be read") from error
 

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import subprocess
 import sys
 
@@ -250,6 +251,36 @@ def test_undo_takes_the_journal_as_apply_does(run, file, tmp_path):
     assert "2 entities altered" in run("undo", "--journal", journal)
     with pytest.raises(SystemExit):
         run("undo", file, "--journal", journal)
+
+
+@pytest.mark.parametrize("name", ["quotas.json", "QUOTAS.YAML", "quotas", "quotas.txt"])
+def test_a_journal_lies_beside_a_file_of_any_name(run, tmp_path, name):
+    folder = tmp_path / "team"
+    folder.mkdir()
+    (folder / name).write_text(FILE)
+    assert "2 entities altered" in run("apply", folder / name)
+    assert (folder / name).read_text() == FILE
+    assert len(list(folder.glob("*.journal"))) == 1
+    assert "2 entities altered" in run("undo", folder)
+
+
+def test_the_journal_of_what_comes_through_a_pipe_is_in_this_folder(run, tmp_path):
+    reading, writing = os.pipe()
+    os.write(writing, FILE.encode())
+    os.close(writing)
+    assert "2 entities altered" in run("apply", f"/dev/fd/{reading}")
+    os.close(reading)
+    assert len(list(tmp_path.glob("*.journal"))) == 1
+    assert "2 entities altered" in run("undo")
+
+
+@pytest.mark.parametrize("command", ["plan", "apply"])
+def test_standard_input_is_a_file(run, tmp_path, command):
+    words = [sys.executable, "-m", "kclient_quota.cli.quotas", command, "-", "--bootstrap-server", run.server]
+    done = subprocess.run(words, input=FILE, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "3 to add" in done.stdout
+    assert not (tmp_path / "-").exists()
 
 
 def test_an_undo_that_failed_goes_on_with_the_same_run(run, file, broker):

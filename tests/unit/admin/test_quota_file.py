@@ -139,11 +139,39 @@ ONE = "version: 1\nquotas:\n- names: {user: u}\n  set:"
             "f:4: remove: Invalid configuration key producer_byte_rate",
         ),
         ("version: 1\nversion: 1", "f:2: the file: version stands in it twice"),
+        (
+            "version: 1\nquotas:\n- names: {user: !!binary aGVsbG8=}\n  set: {producer_byte_rate: 1}",
+            "f:3: names.user: the tag !!binary has no meaning here; leave it out",
+        ),
+        (
+            "version: 1\nquotas:\n- names: {user: u}\n  set: !Sub {producer_byte_rate: 1}",
+            "f:4: set: the tag !Sub has no meaning here",
+        ),
+        (
+            "version: 1\nquotas: !Ref\n- names: {user: u}\n  set: {producer_byte_rate: 1}",
+            "f:2: quotas: the tag !Ref has no meaning here",
+        ),
+        (
+            "version: 1\nquotas:\n- names: {ip: 10.0.0.0/8}\n  set: {connection_creation_rate: 1}",
+            "f:3: 10.0.0.0/8 is not a valid IP or resolvable host",
+        ),
     ],
 )
 def test_what_is_wrong_is_named_with_its_line(text, words):
     with pytest.raises(ConfigError, match=words):
         parse_quota_file(text, "f")
+
+
+@pytest.mark.parametrize("user", ["5", "!!str 5", "0x10", "1.5", "yes", "2020-01-01", "=", "<<"])
+def test_what_yaml_takes_for_something_else_is_a_name(user):
+    file = parse_quota_file(f"version: 1\nquotas:\n- names: {{user: {user}}}\n  set: {{producer_byte_rate: 1}}", "f")
+    assert [entry.entity for entry in file.entries] == [of(user=user.removeprefix("!!str "))]
+
+
+@pytest.mark.parametrize("ip", ["10.0.0.1", "::1", "fe80::1%eth0", "db-1.example.com", "host_of_docker"])
+def test_an_address_may_be_of_a_host(ip):
+    text = f"version: 1\nquotas:\n- names: {{ip: '{ip}'}}\n  set: {{connection_creation_rate: 1}}"
+    assert [entry.entity for entry in parse_quota_file(text, "f").entries] == [of(ip=ip)]
 
 
 def test_everything_that_is_wrong_is_named_at_once():
