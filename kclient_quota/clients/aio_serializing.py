@@ -46,6 +46,9 @@ class AsyncSerializingProducer(confluent_kafka.aio.AsyncSerializingProducer[K, V
 class AsyncDeserializingConsumer(confluent_kafka.aio.AsyncDeserializingConsumer[K, V], AIOConsumer):
     """confluent_kafka.aio's AsyncDeserializingConsumer: `poll()` waits as our AIOConsumer does, then deserializes.
 
+    What is cancelled while it deserializes has taken its messages: they are lost to the application, as with
+    confluent_kafka.aio's. Where calls are cancelled, take an `AIOConsumer` and deserialize what it has returned.
+
     Args:
         conf: confluent_kafka's configuration with `key.deserializer`, `value.deserializer` or their builders and, all
             optional, our keys.
