@@ -5,6 +5,8 @@ from typing import Final
 
 from kclient_quota.pacing.fetching.fetch import UNPOLLED_MS
 
+CLOSED: Final = "Consumer closed"
+"""What confluent_kafka says of a consumer that is closed, as a RuntimeError."""
 DEFAULT_MAX_POLL_INTERVAL_MS: Final = 300_000
 TOUCH_MS: Final = 200
 NEAR: Final = 0.8
@@ -85,3 +87,8 @@ class Heartbeat:
         if self._told_of_ms == self._touched_at_ms:
             return self._near_ms
         return max(0, self._near_ms - self.silent_ms(now_ms))
+
+
+def is_over(error: RuntimeError) -> bool:
+    """Whether a beat came too late for its consumer, or for the workers of that; not what a callback has raised."""
+    return str(error) == CLOSED or str(error).startswith("cannot schedule new futures")

@@ -114,18 +114,27 @@ async def test_what_waits_in_a_transaction_that_a_callback_ends_is_refused(
     assert committed(broker, "orders") == [b"next"]
 
 
-async def test_a_callback_that_fails_costs_no_message(broker: EmbeddedBroker, consumer: Rebalanced) -> None:
+@pytest.mark.parametrize("error", [ValueError("in a callback"), RuntimeError("in a callback")])
+async def test_a_callback_that_fails_costs_no_message_and_no_heartbeat(
+    broker: EmbeddedBroker, consumer: Rebalanced, error: Exception
+) -> None:
+    beats: list[str] = []
+
     async def fail(_producer: AIOProducer) -> None:
-        raise ValueError("in a callback")
+        raise error
+
+    async def beat(_producer: AIOProducer) -> None:
+        beats.append("after it")
 
     told: list[Any] = []
     asyncio.get_running_loop().set_exception_handler(lambda _loop, context: told.append(context["exception"]))
     producer = await made(broker, consumer)
-    consumer.producer, consumer.due = producer, [fail]
+    consumer.producer, consumer.due = producer, [beat, fail]
     futures = await over_produce(producer)
     await producer.commit_transaction(60)
     await producer.close()
-    assert [type(error) for error in told] == [ValueError]
+    assert told == [error]
+    assert beats == ["after it"]
     assert [future.exception() for future in futures] == [None] * 30
 
 

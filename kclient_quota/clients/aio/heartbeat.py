@@ -7,6 +7,8 @@ from typing import Any, Final
 
 import confluent_kafka.aio
 
+from kclient_quota.clients.heartbeat import is_over
+
 LAST_BEAT_S: Final = 2.0
 """How long closing waits for a beat, whose callback may be what closes."""
 
@@ -36,8 +38,9 @@ class Beats:
         self._beating = True
         try:
             await self._reach()
-        except RuntimeError:
-            # It was closed meanwhile, and needs no heartbeat any more.
+        except RuntimeError as error:
+            if not is_over(error):  # but a rebalance callback's
+                raise
             self._consumer = None
         finally:
             self._beating = False

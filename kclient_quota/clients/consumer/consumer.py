@@ -5,7 +5,7 @@ import weakref
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 import confluent_kafka
 from confluent_kafka import KafkaException, Message, TopicPartition
@@ -19,6 +19,7 @@ from kclient_quota.clients.consumer.held import key_of
 from kclient_quota.clients.consumer.listening import Listener
 from kclient_quota.clients.consumer.storing import Storing
 from kclient_quota.clients.consumer.watching import WATCHING, PollWatch
+from kclient_quota.clients.heartbeat import CLOSED
 from kclient_quota.clients.interceptor import ConsumerInterceptors, closing_unless_made, load
 from kclient_quota.clients.librdkafka.keys import explained
 from kclient_quota.clients.limits import (
@@ -39,7 +40,6 @@ from kclient_quota.pacing.fetching.fetch_sizes import with_sizes
 from kclient_quota.quota.entity import CONSUMER_BYTE_RATE
 
 RebalanceCallback = Callable[[Any, list[TopicPartition]], Any]
-CLOSED: Final = "Consumer closed"
 """What confluent_kafka says of every call of a consumer that is."""
 LEFT_OUT: Any = ...
 """In place of an argument: confluent_kafka takes no None for a callback."""

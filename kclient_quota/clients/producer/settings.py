@@ -3,12 +3,12 @@
 import logging
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from inspect import iscoroutinefunction
 from typing import Any, Final
 
 from kclient_quota.clients.calls import refused_callbacks
+from kclient_quota.clients.heartbeat import is_over
 from kclient_quota.clients.librdkafka.statistics_schedule import schedule, unless_old
 from kclient_quota.clients.limits import Limit, LimitFinder, LimitWatch
 from kclient_quota.clients.producer.hearing import Hearing
@@ -229,8 +229,11 @@ def keep_alive(heartbeat: Any) -> Callable[[], None] | None:
         )
 
     def keep() -> None:
-        with suppress(RuntimeError):  # confluent_kafka's word for a consumer that is closed
+        try:
             beat()
+        except RuntimeError as error:  # a rebalance callback may raise one as well
+            if not is_over(error):
+                raise
 
     return keep
 

@@ -182,6 +182,17 @@ def test_keep_alive_prefers_ours_and_takes_nothing_from_a_plain_consumer() -> No
     assert beats == ["ours", (0, 0)]
 
 
+def test_what_a_rebalance_callback_raises_within_a_beat_is_not_taken_for_a_consumer_that_is_closed() -> None:
+    class Consumer:
+        def keep_alive(self) -> None:
+            raise RuntimeError("the store is away")
+
+    keep = keep_alive(Consumer())
+    assert keep is not None
+    with pytest.raises(RuntimeError, match="the store is away"):
+        keep()
+
+
 def test_a_consumer_of_asyncio_is_none_for_a_producer_that_is_not() -> None:
     """Its beats were never awaited: it lost its group without a word."""
 
