@@ -1,6 +1,9 @@
 """Every exception of ours that a user can meet, each with one clear message that names the field and the remedy."""
 
-from typing import Any
+from typing import Any, Final
+
+QUEUE_FULL: Final = "Local: Queue full"
+"""What librdkafka says of its queue, as a `BufferError`; we say the same of ours."""
 
 
 class KclientQuotaError(Exception):
@@ -72,6 +75,15 @@ def quota_used_up(wait_ms: int, broker_id: int | None = None) -> QuotaThrottledE
         retry_after_ms=wait_ms,
         broker_id=broker_id,
     )
+
+
+def is_full(error: BaseException) -> bool:
+    """Whether a message may be offered once more: no room for it, and no `BufferError` of the application's functions.
+
+    Args:
+        error: what `produce()` has raised.
+    """
+    return isinstance(error, QuotaThrottledError) or (isinstance(error, BufferError) and str(error) == QUEUE_FULL)
 
 
 def misread(error: Exception) -> str:

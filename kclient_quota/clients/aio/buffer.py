@@ -12,6 +12,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from kclient_quota.clients.aio.pending import InnerProducer, Pending, Report
 from kclient_quota.clients.producer.sorting import Place
+from kclient_quota.errors import is_full
 from kclient_quota.pacing.sending.lanes import Lane
 
 MOST_REFUSED: Final = 16
@@ -197,13 +198,14 @@ def hand_over(producer: InnerProducer, batch: Iterable[Pending], reports: deque[
         report = pending.reporter(reports)
         try:
             producer.produce(topic, value, key, partition, on_delivery=report, timestamp=timestamp, headers=headers)
-        except BufferError as error:
-            if not producer.never_fits(pending):
-                refused[pending.place] = error
-                lanes[pending.place[0]] += 1
-                continue
-            pending.error = KafkaException(KafkaError(KafkaError._QUEUE_FULL))  # noqa: SLF001 - its name
-        except Exception as error:  # noqa: BLE001 - what is wrong with one message is told by its future
+        except BaseException as error:  # noqa: BLE001 - what is wrong with one message is told by its future
+            # All that the application's functions raise: what ended this worker would end what hands over all others.
             pending.error = error
+            if isinstance(error, BufferError) and is_full(error):
+                if not producer.never_fits(pending):
+                    pending.error, refused[pending.place] = None, error
+                    lanes[pending.place[0]] += 1
+                    continue
+                pending.error = KafkaException(KafkaError(KafkaError._QUEUE_FULL))  # noqa: SLF001 - its name
         pending.handed = True
     return refused

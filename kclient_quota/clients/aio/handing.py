@@ -52,8 +52,8 @@ class Handing(AIOTransactions):
         """
         error = hand_over(self._producer, [pending], self._reports).get(pending.place) or pending.error
         self._start_poller()
-        if error is not None and self._producer.overdue is None:
-            raise error
+        if error is not None and (self._producer.overdue is None or not isinstance(error, Exception)):
+            raise error  # also what a signal's handler has raised: this is its thread
 
     def _start_pump(self) -> None:
         if self._timer is not None:

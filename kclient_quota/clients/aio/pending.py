@@ -51,7 +51,7 @@ class Pending:
     place: Place = NO_PLACE
     taken_at_ms: int = 0
     handed: bool = False
-    error: Exception | None = None
+    error: BaseException | None = None
     dropped: "Callable[[asyncio.Future[Any]], object] | None" = field(default=None)
     line: Any = None
 
@@ -64,7 +64,7 @@ class Pending:
         """A callback for librdkafka, which comes in a worker."""
         return partial(_note, reports, self)
 
-    def fail(self, error: Exception | None) -> None:
+    def fail(self, error: BaseException | None) -> None:
         """Tell the application that this message will not be delivered, unless it looks no more."""
         if error is not None and self.is_expected:
             fail(self.delivered, error)
@@ -75,12 +75,21 @@ class Pending:
             self.dropped(self.delivered)
 
 
-def fail(delivered: "asyncio.Future[Any]", error: Exception) -> None:
+def fail(delivered: "asyncio.Future[Any]", error: BaseException) -> None:
     """Tell a future that its message was not delivered."""
+    if isinstance(error, StopIteration):  # a `next()` in the application's function: no future takes one
+        cause, error = error, RuntimeError("StopIteration was raised while the message was handed over")
+        error.__cause__ = cause
     delivered.set_exception(error)
-    if isinstance(error, KafkaException) and error.args[0].code() in PURGED:
+    if isinstance(error, KafkaException) and code_of(error) in PURGED:
         # asyncio logs what nobody has asked a future for. Who aborts a transaction, or purges, knows this of each.
         delivered.exception()
+
+
+def code_of(error: KafkaException) -> int | None:
+    """Its code; None of one that the application has made of something else."""
+    told = error.args[0] if error.args else None
+    return told.code() if isinstance(told, KafkaError) else None
 
 
 def _note(reports: "deque[Report]", pending: Pending, error: KafkaError | None, message: Message) -> None:

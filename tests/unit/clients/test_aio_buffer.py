@@ -3,14 +3,17 @@
 import asyncio
 import itertools
 import random
+from collections import deque
 from contextlib import suppress
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaException
 
-from kclient_quota.clients.aio.buffer import Buffer
+from kclient_quota.clients.aio.buffer import Buffer, hand_over
 from kclient_quota.clients.aio.pending import message_of
 from kclient_quota.clients.producer.sorting import NO_PLACE
+from kclient_quota.errors import quota_used_up
 
 SIZE = 2
 LONG_S = 60.0
@@ -115,3 +118,58 @@ async def test_whatever_happens_there_are_as_many_slots_as_there_were(buffer: Bu
     for pending in held:
         buffer.release(pending)
     assert NO_PLACE not in buffer._lines
+
+
+class Taking:
+    """A producer of which the application's function raises this."""
+
+    def __init__(self, raises: BaseException) -> None:
+        self._raises = raises
+
+    def produce(self, *_args: Any, **_kwargs: Any) -> None:
+        raise self._raises
+
+    def never_fits(self, _pending: Any) -> bool:
+        return False
+
+
+class Own(BaseException):
+    """An application's."""
+
+
+FULL = BufferError("Local: Queue full")
+THROTTLED = quota_used_up(1)
+THEIRS = [
+    BufferError("mine"),
+    Own(),
+    asyncio.CancelledError(),
+    GeneratorExit(),
+    KafkaException("text"),
+    KafkaException(),
+]
+
+
+@pytest.mark.parametrize("full", [FULL, THROTTLED])
+async def test_what_there_is_no_room_for_is_offered_again(full: BufferError) -> None:
+    pending = message()
+    assert hand_over(Taking(full), [pending], deque()) == {NO_PLACE: full}
+    assert (pending.handed, pending.error) == (False, None)
+
+
+@pytest.mark.parametrize("theirs", THEIRS, ids=repr)
+async def test_what_the_applications_function_raises_is_told_by_the_messages_future(theirs: BaseException) -> None:
+    pending = message()
+    assert hand_over(Taking(theirs), [pending], deque()) == {}
+    assert pending.handed
+    pending.fail(pending.error)
+    with pytest.raises(type(theirs)):
+        await pending.delivered
+
+
+async def test_a_future_tells_of_a_stop_iteration_which_it_cannot_raise() -> None:
+    pending, theirs = message(), StopIteration("mine")
+    hand_over(Taking(theirs), [pending], deque())
+    pending.fail(pending.error)
+    with pytest.raises(RuntimeError, match="StopIteration") as raised:
+        await pending.delivered
+    assert raised.value.__cause__ is theirs
