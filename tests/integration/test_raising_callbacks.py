@@ -143,7 +143,23 @@ def test_an_asyncio_producer_delivers_all_and_then_raises(brokers, name):
     asyncio.run(play())
 
 
-@pytest.mark.parametrize("raises", [ValueError, SystemExit, RuntimeError])
+class Own(BaseException):
+    """An application's, or a test's that fails in a callback."""
+
+
+@pytest.mark.parametrize("last", ["flush", "close"])
+@pytest.mark.parametrize("name", ["far", "spare"])
+def test_what_is_no_exception_ends_no_flush_either(brokers, name, last):
+    scene = Scene(brokers, Producer, name, f"own-{name}-{last}")
+    scene.raises = Own
+    scene.warm()
+    scene.send()
+    with pytest.raises(Own, match=str(MESSAGES)):
+        getattr(scene.producer, last)()
+    assert scene.called == [None] * MESSAGES, "all are told of, as delivered"
+
+
+@pytest.mark.parametrize("raises", [ValueError, SystemExit, RuntimeError, Own, asyncio.CancelledError])
 @pytest.mark.parametrize("last", ["flush", "close"])
 def test_under_a_quota_no_waiting_produce_raises(brokers, last, raises):
     scene = Scene(brokers, Producer, "limited", f"limited-{last}-{raises.__name__}", **{"quota.max.delay.ms": 500})

@@ -182,7 +182,7 @@ class Outbox:
         self.inbox = Inbox()
         self.notices: deque[Callable[[Any, int], object]] = deque(maxlen=MOST_NOTICES)
         self.reports: deque[Report] = deque()
-        self.raised: Exception | SystemExit | None = None
+        self.raised: BaseException | None = None
         self.silent: deque[None] = deque(maxlen=MOST_NOTICES)
         self.news = Bell()
         self.accepted = 0
@@ -293,18 +293,16 @@ class Outbox:
     def serve(self) -> int:
         """Call the application's callbacks with what there is to report; returns how many.
 
-        Reports are taken and callbacks called by C, one after the other: an interrupt comes before one is taken, or
-        in the callback.
+        C takes a report and calls its callback in one: an interrupt comes before one is taken, or in the callback.
         """
-        served, most = 0, len(self.reports)
+        served, serving = 0, starmap(call, map(_take, repeat(self.reports)))
         ident = threading.get_ident()
         outer = self.calling.get(ident)
         self.calling[ident] = bool(outer)
         try:
-            for _ in starmap(call, map(_take, repeat(self.reports, most))):
+            for _ in range(len(self.reports)):
+                next(serving)  # a callback may raise StopIteration, which `for` would take for the end
                 served += 1
-            if served < most:
-                raise StopIteration  # a callback's own, which `for` takes for its end
         except IndexError as error:
             # Another thread has taken the rest; what a callback raises comes from further down.
             if error.__traceback__ is not None and error.__traceback__.tb_next is not None:
@@ -324,7 +322,9 @@ class Outbox:
         for _ in range(len(self.reports) + 1):
             try:
                 return served + self.serve()
-            except (Exception, SystemExit) as error:  # noqa: BLE001 - anything that they raise, but Ctrl-C
+            except BaseException as error:
+                if isinstance(error, KeyboardInterrupt):
+                    raise
                 self.raised = error
                 served += 1
         return served

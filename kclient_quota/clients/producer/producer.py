@@ -321,7 +321,9 @@ class PacedProducer(TakingProducer, TelemetryMethods):
                 raise
             logger.error("Producer closes after a fatal error: %s", error)  # noqa: TRY400 - nobody's stack is of use
             is_closed = super().close()
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - a callback's; others are called before it is raised
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - a callback's; others are called before it is raised
             is_closed, self._kq_outbox.raised = True, error
         # What the sender, held up for longer than this may take, has not reported; and events of the last moment.
         undisturbed(self._kq_sender.lock, self._kq_sender.finish)

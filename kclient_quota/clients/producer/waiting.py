@@ -224,8 +224,8 @@ class WaitingProducer(CProducer):
         """Call librdkafka; what a callback raises is raised or kept."""
         try:
             return cast("int", self._kq_inside(work, timeout_s))
-        except (Exception, SystemExit) as error:
-            if not keeps or self._kq_closed:
+        except BaseException as error:
+            if not keeps or self._kq_closed or isinstance(error, KeyboardInterrupt):
                 raise
             self._kq_outbox.raised = error
             return 1

@@ -93,3 +93,38 @@ def test_whatever_a_callback_raises_its_caller_hears_and_the_rest_is_served_late
     assert (heard, outbox.calling) == ([1], {})
     assert outbox.serve() == 1
     assert heard == [1, 3]
+
+
+class Own(BaseException):
+    """An application's, or a test's that fails in a callback."""
+
+
+@pytest.mark.parametrize(
+    "theirs", [ValueError(1), StopIteration(1), IndexError(1), SystemExit(1), GeneratorExit(1), Own(1)]
+)
+def test_all_are_served_before_what_one_raises_is(theirs: BaseException) -> None:
+    outbox, heard = Outbox(), []
+
+    def fail(error: Any, message: Any) -> None:
+        heard.append(message)
+        raise theirs
+
+    outbox.reports.extend([(fail, None, number) for number in range(3)])
+    assert outbox.serve_all() == 3
+    assert heard == [0, 1, 2]
+    with pytest.raises(type(theirs)) as raised:
+        outbox.raise_kept()
+    assert raised.value is theirs
+
+
+def test_a_ctrl_c_ends_that_at_once() -> None:
+    outbox, heard = Outbox(), []
+
+    def stop(error: Any, message: Any) -> None:
+        heard.append(message)
+        raise KeyboardInterrupt
+
+    outbox.reports.extend([(stop, None, number) for number in range(3)])
+    with pytest.raises(KeyboardInterrupt):
+        outbox.serve_all()
+    assert (heard, len(outbox.reports)) == ([0], 2)
