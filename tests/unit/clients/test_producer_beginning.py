@@ -68,6 +68,12 @@ def test_what_a_signals_handler_raises_meanwhile_is_raised():
         beginning.ask(asked, 1_000)
 
 
+def test_an_answer_that_cannot_be_told_as_the_interpreter_ends_has_been_heard_all_the_same():
+    beginning, asked = begun(), Asked(ImportError("Module not found when looking up confluent_kafka.admin"))
+    beginning.ask(asked, 1_000)
+    assert len(asked.calls) == 1
+
+
 def test_no_more_once_something_has_come():
     beginning = begun()
     beginning.over()
