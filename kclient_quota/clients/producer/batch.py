@@ -8,7 +8,7 @@ from confluent_kafka import KafkaError, KafkaException
 from kclient_quota.clients.calls import named
 from kclient_quota.clients.producer.outbox import Callback
 from kclient_quota.clients.producer.taking import are_headers
-from kclient_quota.errors import QuotaThrottledError
+from kclient_quota.errors import QuotaThrottledError, is_full
 
 
 def is_batch(messages: object) -> bool:
@@ -36,12 +36,15 @@ def produce_one(
     except QuotaThrottledError:
         raise
     except BufferError as error:
+        if not is_full(error):  # the application's own, of a function that says which lane or tenant a message has
+            raise
         message["_error"] = queue_full(error)
         return 0
     except KafkaException as error:
-        if error.args[0].txn_requires_abort():
+        told = error.args[0] if error.args else None
+        if not isinstance(told, KafkaError) or told.txn_requires_abort():
             raise
-        code = error.args[0].code()
+        code = told.code()
         message["_error"] = KafkaError(code, f"Message failed: {KafkaError(code).str()}")
         return 0
     return 1

@@ -82,8 +82,8 @@ class Beginning:
         """
         if self.topic is not None and within_ms > 0:
             self.asks_left -= 1
-            # Closed just now by a handler, whose own errors count; or, as the interpreter ends, confluent_kafka no longer
-            # finds the class for an answer that librdkafka has heard all the same.
+            # Closed just now by a handler, whose own errors count; or, as the interpreter ends, confluent_kafka has no
+            # class any more for an answer that librdkafka has heard all the same.
             with suppress(KafkaException, RuntimeError, ImportError):
                 who_leads(self.topic, min(within_ms, ASK_MS) / 1000)
             self._wait_ms *= 2
