@@ -10,8 +10,10 @@ A file of JSON lines in plain ASCII, only ever appended to, each line on the dis
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import stat
 import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -105,8 +107,16 @@ class Journal:
         except OSError as error:
             raise ConfigError(f"journal {self._path}: {error.strerror}; name a file that can be written") from error
         try:
-            if not _is_locked(descriptor):
-                raise ConfigError(f"journal {self._path}: another run is writing to it; wait until that has ended")
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # a device may have no end, and keeps nothing
+                raise ConfigError(f"journal {self._path}: it is no regular file; name a file that can be written")
+            try:
+                _lock(descriptor)
+            except OSError as error:
+                if error.errno in {errno.EAGAIN, errno.EACCES, errno.EDEADLK}:
+                    words = "another run is writing to it; wait until that has ended"
+                else:  # a network's file system may have no locks
+                    words = f"it cannot be locked: {error.strerror}; name a file on another file system"
+                raise ConfigError(f"journal {self._path}: {words}") from error
             yield OpenJournal(self._path, descriptor, self._say)
         finally:
             os.close(descriptor)  # the lock goes with it
@@ -210,8 +220,12 @@ class OpenJournal:
         )
 
 
-def _is_locked(descriptor: int) -> bool:
-    """Lock an open file until it is closed or this process dies; False when somebody else has it."""
+def _lock(descriptor: int) -> None:
+    """Lock an open file until it is closed or this process dies.
+
+    Raises:
+        OSError: somebody else has it, or the file system has no locks.
+    """
     if sys.platform == "win32":
         import msvcrt  # noqa: PLC0415 - there is none elsewhere
 
@@ -220,11 +234,7 @@ def _is_locked(descriptor: int) -> bool:
         import fcntl  # noqa: PLC0415 - there is none on Windows
 
         lock = partial(fcntl.flock, descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    try:
-        lock()
-    except OSError:
-        return False
-    return True
+    lock()
 
 
 def read_runs(data: bytes, path: Path) -> tuple[list[Applied], int]:

@@ -86,6 +86,8 @@ class FileStore:
             return Sources()
         except OSError as error:
             raise ConfigError(f"{self._path}: {error.strerror}; name a file that can be read") from error
+        except ValueError as error:  # no text
+            raise ConfigError(f"{self._path}: this is no file of quota sources: {error}; name another") from error
         sources = Sources()
         try:
             document = json.loads(text)

@@ -166,3 +166,10 @@ def test_without_a_store_nothing_may_need_one():
     NoStore().save(Sources(), Sources())
     with pytest.raises(ConfigError, match="--units-store"):
         NoStore().save(Sources(), Sources({of(user="u"): {BPS: 1.0}}))
+
+
+def test_a_file_of_sources_that_is_no_text_is_said_to_be_none(tmp_path):
+    path = tmp_path / "units"
+    path.write_bytes(b"\xe4\xff")
+    with pytest.raises(ConfigError, match="this is no file of quota sources"):
+        FileStore(path).load()
