@@ -6,6 +6,7 @@ that is not delivered (`kclient_quota.pacing.fetching.share_fetch` says why that
 """
 
 import logging
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -18,7 +19,15 @@ from confluent_kafka import KafkaException
 from confluent_kafka._model import Messages
 
 from kclient_quota.clients.agents import CShareConsumer
-from kclient_quota.clients.calls import NotMade, interruptible, log_in_as, merged, refused_callbacks, seconds
+from kclient_quota.clients.calls import (
+    NotMade,
+    has_started,
+    interruptible,
+    log_in_as,
+    merged,
+    refused_callbacks,
+    seconds,
+)
 from kclient_quota.clients.consumer import settings
 from kclient_quota.clients.interceptor import ConsumerInterceptors, closing_unless_made, load
 from kclient_quota.clients.librdkafka.keys import explained
@@ -299,7 +308,10 @@ class PacedShareConsumer(CShareConsumer, TelemetryMethods):
                 failures.append(error)
             closed.set()
 
-        threading.Thread(target=close, name=f"close {self._kq_client_id}", daemon=True).start()
+        thread = threading.Thread(target=close, name=f"close {self._kq_client_id}", daemon=True)
+        # While the interpreter ends no thread begins any more: a destructor that starts one waits for ever.
+        if sys.is_finalizing() or not has_started(thread.start, "close a share consumer"):
+            close()
         if not closed.wait(CLOSE_S):
             logger.warning(
                 "Share consumer %r is muted by its broker; librdkafka closes it within socket.timeout.ms",

@@ -35,6 +35,7 @@ ENDS = {
     "close": "left = int(not self.producer.close())",
     "produce": f'[self.producer.produce("t", b"x" * 1000) for _ in range(5)]; {FLUSH}',
 }
+ENDS["produce a batch"] = f'self.producer.produce_batch("t", [{{"value": b"x" * 1000}}] * 5); {FLUSH}'
 COUNT = 15
 
 

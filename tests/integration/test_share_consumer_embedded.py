@@ -1,5 +1,7 @@
 """`ShareConsumer` on the embedded broker: what it tells of itself, each broker's account, and how it ends."""
 
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from threading import Thread
@@ -165,3 +167,25 @@ def test_an_acknowledgement_callback_cannot_close_it(
     consumer.set_acknowledgement_commit_callback(None)
     consumer.close()
     assert consumer.close() is None
+
+
+AT_THE_END = """
+import kclient_quota
+
+class Keeper:
+    def __init__(self):
+        self.consumer = kclient_quota.ShareConsumer({conf})
+        self.consumer.subscribe(["t"])
+        self.consumer.poll(1)
+
+    def __del__(self):
+        self.consumer.close()
+
+keeper = Keeper()
+"""
+
+
+def test_a_destructor_closes_it_as_the_interpreter_ends(broker: EmbeddedBroker) -> None:
+    script = AT_THE_END.format(conf=conf(broker))
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, "Exception ignored" in ended.stderr) == (0, False), ended.stderr

@@ -22,6 +22,7 @@ from confluent_kafka import KafkaException
 
 from kclient_quota.clients.agents import AsGiven, CProducer, is_watched, place, with_methods
 from kclient_quota.clients.calls import NotMade, log_in_as, lost_interrupt, merged, put_off, seconds, undisturbed
+from kclient_quota.clients.producer.batch import is_batch, produce_one, queue_full
 from kclient_quota.clients.producer.outbox import RECORD_BYTES, Callback, Handed
 from kclient_quota.clients.producer.taking import (
     BLOCK_MS,
@@ -172,8 +173,6 @@ class PacedProducer(TakingProducer, TelemetryMethods):
         Raises:
             QuotaThrottledError: none was.
         """
-        from kclient_quota.clients.producer.batch import is_batch, produce_one, queue_full  # noqa: PLC0415 - few need it
-
         callback = on_delivery if callback is None else callback
         if (self._kq_outbox.is_open and not (self._kq_chain or self._kq_errors_only)) or not is_batch(messages):
             taken = super().produce_batch(topic, messages, partition, callback)  # or it says what is wrong
