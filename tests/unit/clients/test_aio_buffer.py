@@ -133,6 +133,11 @@ class Taking:
         return False
 
 
+def taking(raises: BaseException) -> Any:
+    """Such a producer."""
+    return Taking(raises)
+
+
 class Own(BaseException):
     """An application's."""
 
@@ -152,14 +157,14 @@ THEIRS = [
 @pytest.mark.parametrize("full", [FULL, THROTTLED])
 async def test_what_there_is_no_room_for_is_offered_again(full: BufferError) -> None:
     pending = message()
-    assert hand_over(Taking(full), [pending], deque()) == {NO_PLACE: full}
+    assert hand_over(taking(full), [pending], deque()) == {NO_PLACE: full}
     assert (pending.handed, pending.error) == (False, None)
 
 
 @pytest.mark.parametrize("theirs", THEIRS, ids=repr)
 async def test_what_the_applications_function_raises_is_told_by_the_messages_future(theirs: BaseException) -> None:
     pending = message()
-    assert hand_over(Taking(theirs), [pending], deque()) == {}
+    assert hand_over(taking(theirs), [pending], deque()) == {}
     assert pending.handed
     pending.fail(pending.error)
     with pytest.raises(type(theirs)):
@@ -168,7 +173,7 @@ async def test_what_the_applications_function_raises_is_told_by_the_messages_fut
 
 async def test_a_future_tells_of_a_stop_iteration_which_it_cannot_raise() -> None:
     pending, theirs = message(), StopIteration("mine")
-    hand_over(Taking(theirs), [pending], deque())
+    hand_over(taking(theirs), [pending], deque())
     pending.fail(pending.error)
     with pytest.raises(RuntimeError, match="StopIteration") as raised:
         await pending.delivered
