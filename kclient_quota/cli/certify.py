@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kclient_quota.certify import SIDE_BY_SIDE
-from kclient_quota.cli.printing import columns
+from kclient_quota.cli.printing import answer, columns
 from kclient_quota.cli.quota_options import add_cluster_options, configuration
 from kclient_quota.errors import ConfigError, misread
 
@@ -133,7 +133,7 @@ def _show(made: "Card", file: Path | None) -> None:
     from kclient_quota.certify import card
 
     as_json = json.dumps(made, indent=1)
-    print(as_json if file == _STANDARD_OUTPUT else card.text(made, columns()))
+    answer(as_json if file == _STANDARD_OUTPUT else card.text(made, columns()))
     if file is not None and file != _STANDARD_OUTPUT:
         _write(file, as_json + "\n")
 

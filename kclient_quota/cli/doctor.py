@@ -5,7 +5,7 @@ import json
 import textwrap
 from typing import TYPE_CHECKING
 
-from kclient_quota.cli.printing import columns, notice
+from kclient_quota.cli.printing import answer, columns, notice
 from kclient_quota.cli.quantities import seconds
 from kclient_quota.cli.quota_options import add_cluster_options, configuration
 from kclient_quota.cli.telemetry_sources import add_source_arguments, opened
@@ -84,13 +84,11 @@ def run(options: argparse.Namespace) -> int:
         findings = examine(facts, conf, plain=options.plain)
         if options.live is not None:
             findings = ordered([*findings, *_watched(options, admin, user, client_id)])
-    if options.json:
-        print(json.dumps([finding.row() for finding in findings], indent=2))
-    else:
-        print("\n".join(map(_text, findings)))
     changes = sum(finding.level == CHANGE for finding in findings)
-    if not options.json:
-        print(f"\n{changes} to change" if changes else "\nnothing to change")
+    if options.json:
+        answer(json.dumps([finding.row() for finding in findings], indent=2))
+    else:
+        answer("\n".join([*map(_text, findings), "", f"{changes or 'nothing'} to change"]))
     return TO_CHANGE if changes else 0
 
 

@@ -93,6 +93,19 @@ def say(text: str) -> None:
         warn(f"standard output: {error.strerror}; only what was to be printed is lost")
 
 
+def answer(text: str) -> None:
+    """Print what a command tells whose exit status is an answer: that holds though whoever reads has seen enough.
+
+    Of `diff | head -1` with `pipefail` the shell hears that there are differences, as of `diff`.
+
+    Raises:
+        OSError: it cannot be written, for want of room maybe.
+    """
+    error = _written(text, sys.stdout)
+    if error is not None and not isinstance(error, BrokenPipeError):
+        raise error
+
+
 def _written(text: str, stream: TextIO) -> OSError | None:
     """What kept a line from being written, if anything did; the stream leads nowhere from then on."""
     try:

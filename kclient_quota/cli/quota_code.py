@@ -24,7 +24,7 @@ from kclient_quota.admin.quota_file import (
 )
 from kclient_quota.admin.quotas import QuotaAdmin
 from kclient_quota.admin.unit_quotas import QuotaState, Target, UnitQuotas, in_order
-from kclient_quota.cli.printing import agreed, as_json, is_utf8, notice, painted, rendered, say, warn
+from kclient_quota.cli.printing import agreed, answer, as_json, is_utf8, notice, painted, rendered, say, warn
 from kclient_quota.cli.progress import Progress, progress
 from kclient_quota.cli.quota_options import (
     DIFFERENT,
@@ -46,7 +46,7 @@ def plan(options: argparse.Namespace) -> int:
         cluster = _cluster_id(admin, options)
     if options.out:
         _write(options.out, json.dumps({"cluster": cluster, **plan.rows()}, indent=1))
-    print(painted(_shown(plan, options)))
+    answer(painted(_shown(plan, options)))
     return _DETAILED_DIFFERENT if options.detailed_exitcode and plan else DONE
 
 
@@ -58,7 +58,7 @@ def diff(options: argparse.Namespace) -> int:
     lines = [*map(str, plan.changes), *plan.derived_lines()]
     text = rendered(options.output, lambda: "\n".join(lines), str, lambda: [plan.rows()])
     if text:
-        print(painted(text))
+        answer(painted(text))
     if not plan:
         notice("no differences")
         return DONE

@@ -145,11 +145,11 @@ SMALL = [[QUOTAS, "--version"], [QUOTAS, "apply", "--help"], [METRICS, "completi
 """What fits into Python's buffer, and is written when all is over; and what argparse prints."""
 
 
-def buffered(*words, stdout):
-    """A command as a shell starts it: what it prints is kept until there is a page of it, or the end."""
+def buffered(*words, stdout, at_once=False):
+    """A command as a shell starts it: what it prints is kept until there is a page of it, or the end; or not."""
     code = f"from {words[0]} import entry; import sys; sys.argv[1:] = {list(words[1:])!r}; entry()"
     env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
-    return python("-c", code, stdout=stdout, env=env)
+    return python("-c", code, stdout=stdout, env=env | ({"PYTHONUNBUFFERED": "1"} if at_once else {}))
 
 
 @pytest.mark.parametrize("words", [[QUOTAS, "completion", "bash"], *SMALL], ids=" ".join)
@@ -200,6 +200,30 @@ def test_work_is_done_though_nobody_reads_the_plan(stderr, tmp_path):
         for before in (900, None):
             assert unread("undo", file, "-y", *server, stderr=stderr) == (0, "")
             assert first() == before
+
+
+@pytest.mark.parametrize(
+    ("module", "words", "status"),
+    [
+        (QUOTAS, ["diff", "q.yaml"], 4),
+        (QUOTAS, ["plan", "q.yaml", "--detailed-exitcode"], 2),
+        (QUOTAS, ["plan", "q.yaml"], 0),
+        (MAIN, ["doctor", "--client-id=shop", "--plain"], 3),
+    ],
+    ids=["diff", "plan that answers", "plan", "doctor"],
+)
+def test_an_answer_is_the_same_though_nobody_reads_all_of_it(module, words, status, tmp_path, monkeypatch):
+    """With `pipefail` `diff | head -1` was 0: no differences."""
+    monkeypatch.chdir(tmp_path)
+    Path("q.yaml").write_text("version: 1\nquotas:\n- {names: {user: a}, set: {producer_byte_rate: 9}}\n")
+    reader, writer = os.pipe()
+    os.close(reader)
+    with EmbeddedBroker() as broker:
+        broker.set_quota(client_id="shop", producer_byte_rate=100_000)
+        words = [module, *words, "--bootstrap-server", broker.bootstrap_servers]
+        done = buffered(*words, stdout=writer, at_once=True)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (status, "")
 
 
 CLOSED = "import os, sys; os.close(1); os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"

@@ -85,6 +85,12 @@ def test_pushes_reach_collector_and_files_and_are_read_once(cluster, collector, 
     [
         ([], "nowhere to put it"),
         (["--otlp", "http://"], "this is no URL"),
+        (["--otlp", "http://a..b:4318"], "this is no URL"),
+        (["--otlp", f"http://{'a' * 64}:4318"], "this is no URL"),
+        (
+            ["--otlp", "http://c/\u00fc"],
+            "this is no URL; write http://HOST:PORT, and what is not ASCII",
+        ),
         (["--otlp", "http://c", "--otlp-header", "x"], "write it as KEY=VALUE"),
         (["--otlp", "https://c", "--otlp-ca", "/none/ca.pem"], "No such file"),
         (["--jsonl", "/proc/none"], "--jsonl /proc/none: No such file or directory; name a directory that can be made"),

@@ -343,8 +343,10 @@ def _lock(path: Path) -> int:
     fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except OSError as error:
         os.close(fd)
+        if not isinstance(error, BlockingIOError):  # a file system without locks
+            raise
         raise ConfigError(f"{path.parent}: another broker uses this directory; stop it or name another one") from None
     return fd
 

@@ -137,10 +137,12 @@ def _checked(url: str, said: str) -> str:
     try:
         split = urlsplit(url)
         is_good = split.scheme in {"http", "https"} and bool(split.hostname) and split.port != 0
-    except ValueError:  # no number of a port, no IPv6 address
+        (split.hostname or "").encode("idna")  # as it is looked up
+        f"{split.path}{split.query}".encode("ascii")  # as it is sent
+    except ValueError:  # no number of a port, no IPv6 address, a name of "a..b"
         is_good = False
     if not is_good or any(character <= " " for character in url):
-        raise ValueError(f"{said}: this is no URL; write http://HOST:PORT")
+        raise ValueError(f"{said}: this is no URL; write http://HOST:PORT, and what is not ASCII behind it as %XX")
     return url
 
 

@@ -1,5 +1,7 @@
 """What is on disk after a restart, after a torn write and after a damaged byte; the log against what was appended."""
 
+import errno
+import fcntl
 import json
 import os
 from uuid import UUID
@@ -350,6 +352,15 @@ def test_one_broker_at_a_time(tmp_path):
         ClusterStorage(tmp_path)
     life.storage.close()
     ClusterStorage(tmp_path).close()
+
+
+def test_a_file_system_without_locks_is_no_other_broker(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with pytest.raises(ConfigError, match="No locks available; name a directory"):
+        ClusterStorage(tmp_path)
 
 
 def test_a_directory_of_something_else_is_refused(tmp_path):
