@@ -24,6 +24,27 @@ def is_batch(messages: object) -> bool:
     )
 
 
+def produce_each(
+    produce: Callable[..., None], messages: list[dict[str, Any]], partition: int, callback: Callback | None
+) -> int:
+    """All of a batch, until there is no room for one; how many were taken.
+
+    Raises:
+        QuotaThrottledError: none was.
+    """
+    sent = 0
+    for number, message in enumerate(messages):
+        try:
+            sent += produce_one(produce, message, partition, callback)
+        except QuotaThrottledError as error:
+            if not sent:
+                raise
+            for rest in messages[number:]:
+                rest["_error"] = queue_full(error)
+            break
+    return sent
+
+
 def produce_one(
     produce: Callable[..., None], message: dict[str, Any], partition: int, callback: Callback | None
 ) -> int:

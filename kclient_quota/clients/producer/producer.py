@@ -22,7 +22,6 @@ from confluent_kafka import KafkaException
 
 from kclient_quota.clients.agents import AsGiven, CProducer, is_watched, place, with_methods
 from kclient_quota.clients.calls import NotMade, log_in_as, lost_interrupt, merged, put_off, seconds, undisturbed
-from kclient_quota.clients.producer.batch import is_batch, produce_one, queue_full
 from kclient_quota.clients.producer.outbox import RECORD_BYTES, Callback, Handed
 from kclient_quota.clients.producer.taking import (
     BLOCK_MS,
@@ -34,7 +33,6 @@ from kclient_quota.clients.producer.transaction import Transaction
 from kclient_quota.clients.producer.waiting import NOW, POLL_IN_C, PRODUCE_IN_C, PURGE_MS
 from kclient_quota.clients.telemetry_methods import TelemetryMethods
 from kclient_quota.clock import SYSTEM_CLOCK, Clock
-from kclient_quota.errors import QuotaThrottledError
 
 if TYPE_CHECKING:
     from typing import Self
@@ -70,8 +68,11 @@ class PacedProducer(TakingProducer, TelemetryMethods):
         from kclient_quota.clients.interceptor import closing_unless_made  # noqa: PLC0415
         from kclient_quota.clients.librdkafka.keys import explained  # noqa: PLC0415
         from kclient_quota.clients.producer.assembly import Parts  # noqa: PLC0415
+        from kclient_quota.clients.producer.batch import is_batch, produce_each  # noqa: PLC0415
         from kclient_quota.clients.producer.settings import keep_alive  # noqa: PLC0415
 
+        # Kept, as a destructor may send a batch while the interpreter ends, which loads nothing any more.
+        self._kq_is_batch, self._kq_produce_each = is_batch, produce_each
         self._kq_heartbeat = keep_alive(heartbeat)
         parts = Parts(given, SYSTEM_CLOCK)
         self._kq_ask_conf, self._kq_follow_user = parts.ask_conf, parts.follow_user
@@ -174,22 +175,13 @@ class PacedProducer(TakingProducer, TelemetryMethods):
             QuotaThrottledError: none was.
         """
         callback = on_delivery if callback is None else callback
-        if (self._kq_outbox.is_open and not (self._kq_chain or self._kq_errors_only)) or not is_batch(messages):
+        is_plain = self._kq_outbox.is_open and not (self._kq_chain or self._kq_errors_only)
+        if is_plain or not self._kq_is_batch(messages):
             taken = super().produce_batch(topic, messages, partition, callback)  # or it says what is wrong
             if taken and self._kq_beginning.is_wanted:
                 self._kq_begin(topic)
             return taken
-        sent, produce = 0, partial(Producer.produce, self, topic)
-        for number, message in enumerate(messages):
-            try:
-                sent += produce_one(produce, message, partition, callback)
-            except QuotaThrottledError as error:
-                if not sent:
-                    raise
-                for rest in messages[number:]:
-                    rest["_error"] = queue_full(error)
-                break
-        return sent
+        return self._kq_produce_each(partial(Producer.produce, self, topic), messages, partition, callback)
 
     def poll(self, timeout: float = -1) -> int:
         """Serve delivery reports and other callbacks, for `timeout` seconds at most; -1: until there is one.
