@@ -1,6 +1,6 @@
 """Every exception of ours that a user can meet, each with one clear message that names the field and the remedy."""
 
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 QUEUE_FULL: Final = "Local: Queue full"
 """What librdkafka says of its queue, as a `BufferError`; we say the same of ours."""
@@ -77,7 +77,7 @@ def quota_used_up(wait_ms: int, broker_id: int | None = None) -> QuotaThrottledE
     )
 
 
-def is_full(error: BaseException) -> bool:
+def is_full(error: BaseException) -> TypeGuard[BufferError]:
     """Whether a message may be offered once more: no room for it, and no `BufferError` of the application's functions.
 
     Args:

@@ -109,14 +109,7 @@ class Journal:
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # a device may have no end, and keeps nothing
                 raise ConfigError(f"journal {self._path}: it is no regular file; name a file that can be written")
-            try:
-                _lock(descriptor)
-            except OSError as error:
-                if error.errno in {errno.EAGAIN, errno.EACCES, errno.EDEADLK}:
-                    words = "another run is writing to it; wait until that has ended"
-                else:  # a network's file system may have no locks
-                    words = f"it cannot be locked: {error.strerror}; name a file on another file system"
-                raise ConfigError(f"journal {self._path}: {words}") from error
+            _lock(descriptor, self._path)
             yield OpenJournal(self._path, descriptor, self._say)
         finally:
             os.close(descriptor)  # the lock goes with it
@@ -220,11 +213,11 @@ class OpenJournal:
         )
 
 
-def _lock(descriptor: int) -> None:
+def _lock(descriptor: int, path: Path) -> None:
     """Lock an open file until it is closed or this process dies.
 
     Raises:
-        OSError: somebody else has it, or the file system has no locks.
+        ConfigError: somebody else has it, or the file system has no locks.
     """
     if sys.platform == "win32":
         import msvcrt  # noqa: PLC0415 - there is none elsewhere
@@ -234,7 +227,14 @@ def _lock(descriptor: int) -> None:
         import fcntl  # noqa: PLC0415 - there is none on Windows
 
         lock = partial(fcntl.flock, descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    lock()
+    try:
+        lock()
+    except OSError as error:
+        if error.errno in {errno.EAGAIN, errno.EACCES, errno.EDEADLK}:
+            words = "another run is writing to it; wait until that has ended"
+        else:  # a network's file system may have no locks
+            words = f"it cannot be locked: {error.strerror}; name a file on another file system"
+        raise ConfigError(f"journal {path}: {words}") from error
 
 
 def read_runs(data: bytes, path: Path) -> tuple[list[Applied], int]:

@@ -9,6 +9,7 @@ import logging
 import operator
 import os
 import signal
+import sys
 import threading
 from _signal import getsignal  # type: ignore[import-not-found] # signal's makes enumeration's members: 99 us
 from collections import deque
@@ -17,6 +18,8 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from math import isnan
 from typing import Any, Final, SupportsFloat, SupportsIndex, TypeVar, cast
+
+from confluent_kafka import KafkaError, KafkaException
 
 from kclient_quota.clock import monotonic, sleep
 
@@ -147,8 +150,22 @@ def interruptible(work: Callable[..., Any], *args: Any) -> Any:
         raise lost_interrupt(error) from None
 
 
+def cause_of(error: BaseException) -> KafkaError | None:
+    """What librdkafka says is wrong; None of any other error, a `KafkaException` of the application's own included."""
+    cause = error.args[0] if isinstance(error, KafkaException) and error.args else None
+    return cause if isinstance(cause, KafkaError) else None
+
+
+def is_fatal(error: BaseException) -> bool:
+    """Whether a client is of no use after it."""
+    cause = cause_of(error)
+    return cause is not None and cause.fatal()
+
+
 def has_started(start: Callable[[], object], purpose: str) -> bool:
     """Whether a thread has been started that a client is better with, but can do without."""
+    if sys.is_finalizing():  # no thread begins any more: a destructor that starts one waits for ever
+        return False
     try:
         start()
     except RuntimeError as error:  # as many threads as there may be, or no memory for one

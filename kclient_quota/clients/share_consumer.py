@@ -6,7 +6,6 @@ that is not delivered (`kclient_quota.pacing.fetching.share_fetch` says why that
 """
 
 import logging
-import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -309,8 +308,7 @@ class PacedShareConsumer(CShareConsumer, TelemetryMethods):
             closed.set()
 
         thread = threading.Thread(target=close, name=f"close {self._kq_client_id}", daemon=True)
-        # While the interpreter ends no thread begins any more: a destructor that starts one waits for ever.
-        if sys.is_finalizing() or not has_started(thread.start, "close a share consumer"):
+        if not has_started(thread.start, "close a share consumer"):
             close()
         if not closed.wait(CLOSE_S):
             logger.warning(

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -145,6 +146,17 @@ SMALL = [[QUOTAS, "--version"], [QUOTAS, "apply", "--help"], [METRICS, "completi
 """What fits into Python's buffer, and is written when all is over; and what argparse prints."""
 
 
+@contextmanager
+def nobody_reads():
+    """The end to write to of a pipe whose other end is closed."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        yield writer
+    finally:
+        os.close(writer)
+
+
 def buffered(*words, stdout, at_once=False):
     """A command as a shell starts it: what it prints is kept until there is a page of it, or the end; or not."""
     code = f"from {words[0]} import entry; import sys; sys.argv[1:] = {list(words[1:])!r}; entry()"
@@ -154,10 +166,8 @@ def buffered(*words, stdout, at_once=False):
 
 @pytest.mark.parametrize("words", [[QUOTAS, "completion", "bash"], *SMALL], ids=" ".join)
 def test_who_reads_a_few_lines_only_hears_no_complaint(words):
-    reader, writer = os.pipe()
-    os.close(reader)
-    done = buffered(*words, stdout=writer)
-    os.close(writer)
+    with nobody_reads() as writer:
+        done = buffered(*words, stdout=writer)
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -168,15 +178,11 @@ def configured(broker):
 
 def unread(*words, stderr=subprocess.PIPE):
     """`kafka-quotas` whose standard output nobody reads any more: its exit status, what it said, what it cut short."""
-    reader, writer = os.pipe()
-    os.close(reader)
     code = f"from kclient_quota.cli.quotas import entry; import sys; sys.argv[1:] = {list(words)!r}; entry()"
-    try:
+    with nobody_reads() as writer:
         words = [sys.executable, "-c", code]
         errors = writer if stderr is None else stderr
         done = subprocess.run(words, check=False, stdout=writer, stderr=errors, text=True, timeout=60)
-    finally:
-        os.close(writer)
     return done.returncode, done.stderr or ""
 
 
@@ -216,13 +222,10 @@ def test_an_answer_is_the_same_though_nobody_reads_all_of_it(module, words, stat
     """With `pipefail` `diff | head -1` was 0: no differences."""
     monkeypatch.chdir(tmp_path)
     Path("q.yaml").write_text("version: 1\nquotas:\n- {names: {user: a}, set: {producer_byte_rate: 9}}\n")
-    reader, writer = os.pipe()
-    os.close(reader)
-    with EmbeddedBroker() as broker:
+    with EmbeddedBroker() as broker, nobody_reads() as writer:
         broker.set_quota(client_id="shop", producer_byte_rate=100_000)
         words = [module, *words, "--bootstrap-server", broker.bootstrap_servers]
         done = buffered(*words, stdout=writer, at_once=True)
-    os.close(writer)
     assert (done.returncode, done.stderr) == (status, "")
 
 

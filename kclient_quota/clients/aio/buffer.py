@@ -200,12 +200,12 @@ def hand_over(producer: InnerProducer, batch: Iterable[Pending], reports: deque[
             producer.produce(topic, value, key, partition, on_delivery=report, timestamp=timestamp, headers=headers)
         except BaseException as error:  # noqa: BLE001 - what is wrong with one message is told by its future
             # All that the application's functions raise: what ended this worker would end what hands over all others.
-            pending.error = error
-            if isinstance(error, BufferError) and is_full(error):
-                if not producer.never_fits(pending):
-                    pending.error, refused[pending.place] = None, error
-                    lanes[pending.place[0]] += 1
-                    continue
-                pending.error = KafkaException(KafkaError(KafkaError._QUEUE_FULL))  # noqa: SLF001 - its name
+            if is_full(error) and not producer.never_fits(pending):
+                refused[pending.place] = error
+                lanes[pending.place[0]] += 1
+                continue
+            pending.error = (
+                KafkaException(KafkaError(KafkaError._QUEUE_FULL)) if is_full(error) else error  # noqa: SLF001 - its name
+            )
         pending.handed = True
     return refused

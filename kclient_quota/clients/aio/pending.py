@@ -12,6 +12,7 @@ from confluent_kafka import KafkaError, KafkaException, Message
 from kclient_quota.clients.agents import AsGiven, CProducer, place_behind
 from kclient_quota.clients.calls import in_bytes
 from kclient_quota.clients.interceptor import ProducerRecord
+from kclient_quota.clients.producer.answers import code_of
 from kclient_quota.clients.producer.producer import PacedProducer
 from kclient_quota.clients.producer.sorting import NO_PLACE, Place
 from kclient_quota.clients.producer.taking import utf8_bytes
@@ -81,15 +82,9 @@ def fail(delivered: "asyncio.Future[Any]", error: BaseException) -> None:
         cause, error = error, RuntimeError("StopIteration was raised while the message was handed over")
         error.__cause__ = cause
     delivered.set_exception(error)
-    if isinstance(error, KafkaException) and code_of(error) in PURGED:
+    if code_of(error) in PURGED:
         # asyncio logs what nobody has asked a future for. Who aborts a transaction, or purges, knows this of each.
         delivered.exception()
-
-
-def code_of(error: KafkaException) -> int | None:
-    """Its code; None of one that the application has made of something else."""
-    told = error.args[0] if error.args else None
-    return told.code() if isinstance(told, KafkaError) else None
 
 
 def _note(reports: "deque[Report]", pending: Pending, error: KafkaError | None, message: Message) -> None:

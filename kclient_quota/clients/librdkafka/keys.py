@@ -2,6 +2,7 @@
 
 from confluent_kafka import KafkaError, KafkaException
 
+from kclient_quota.clients.calls import cause_of
 from kclient_quota.config import QUOTA_KEYS, nearest_key
 
 _UNKNOWN = "No such configuration property"
@@ -58,8 +59,8 @@ KNOWN_KEYS: tuple[str, ...] = (*QUOTA_KEYS, *_LIBRDKAFKA.split())
 
 def explained(error: KafkaException) -> KafkaException:
     """The same refusal of a configuration, naming the key that was probably meant where one is unknown."""
-    cause = error.args[0] if error.args else None
-    if not isinstance(cause, KafkaError) or not cause.str().startswith(_UNKNOWN):
+    cause = cause_of(error)
+    if cause is None or not cause.str().startswith(_UNKNOWN):
         return error
     key = cause.str().partition('"')[2].rstrip('"')
     nearest = nearest_key(key, KNOWN_KEYS)

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError, KafkaException, Message
 
+from kclient_quota.clients.calls import cause_of
 from kclient_quota.clients.producer.core import Lost
 from kclient_quota.clients.producer.outbox import Handed, Outbox
 from kclient_quota.clients.producer.queue_metrics import LOST, QueueMetrics
@@ -133,10 +134,10 @@ def unsent(message: Waiting, error: KafkaError, now_ms: int) -> Message:
     )
 
 
-def code_of(error: Exception) -> int:
+def code_of(error: BaseException) -> int:
     """Librdkafka's code for what handing over has raised."""
-    cause = error.args[0] if isinstance(error, KafkaException) else None
-    return cause.code() if isinstance(cause, KafkaError) else KafkaError._FAIL  # noqa: SLF001 - its name
+    cause = cause_of(error)
+    return KafkaError._FAIL if cause is None else cause.code()  # noqa: SLF001 - its name
 
 
 def give_back(message: Any) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from kclient_quota.clients.calls import named
+from kclient_quota.clients.calls import cause_of, named
 from kclient_quota.clients.producer.outbox import Callback
 from kclient_quota.clients.producer.taking import are_headers
 from kclient_quota.errors import QuotaThrottledError, is_full
@@ -62,8 +62,8 @@ def produce_one(
         message["_error"] = queue_full(error)
         return 0
     except KafkaException as error:
-        told = error.args[0] if error.args else None
-        if not isinstance(told, KafkaError) or told.txn_requires_abort():
+        told = cause_of(error)
+        if told is None or told.txn_requires_abort():
             raise
         code = told.code()
         message["_error"] = KafkaError(code, f"Message failed: {KafkaError(code).str()}")

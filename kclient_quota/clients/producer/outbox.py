@@ -322,9 +322,9 @@ class Outbox:
         for _ in range(len(self.reports) + 1):
             try:
                 return served + self.serve()
-            except BaseException as error:
-                if isinstance(error, KeyboardInterrupt):
-                    raise
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # noqa: BLE001 - anything that they raise, but Ctrl-C
                 self.raised = error
                 served += 1
         return served

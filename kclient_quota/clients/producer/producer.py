@@ -21,7 +21,16 @@ import confluent_kafka
 from confluent_kafka import KafkaException
 
 from kclient_quota.clients.agents import AsGiven, CProducer, is_watched, place, with_methods
-from kclient_quota.clients.calls import NotMade, log_in_as, lost_interrupt, merged, put_off, seconds, undisturbed
+from kclient_quota.clients.calls import (
+    NotMade,
+    is_fatal,
+    log_in_as,
+    lost_interrupt,
+    merged,
+    put_off,
+    seconds,
+    undisturbed,
+)
 from kclient_quota.clients.producer.outbox import RECORD_BYTES, Callback, Handed
 from kclient_quota.clients.producer.taking import (
     BLOCK_MS,
@@ -308,7 +317,7 @@ class PacedProducer(TakingProducer, TelemetryMethods):
         try:
             is_closed = self._kq_close_apart()
         except KafkaException as error:
-            if not error.args[0].fatal():
+            if not is_fatal(error):
                 raise
             logger.error("Producer closes after a fatal error: %s", error)  # noqa: TRY400 - nobody's stack is of use
             is_closed = super().close()

@@ -12,9 +12,9 @@ from contextlib import AbstractContextManager
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError
 
-from kclient_quota.clients.calls import held_briefly, needed, undisturbed
+from kclient_quota.clients.calls import held_briefly, is_fatal, needed, undisturbed
 from kclient_quota.clients.producer.answers import Answers, give_back, raise_again
 from kclient_quota.clients.producer.beginning import ASK_MS
 from kclient_quota.clients.producer.core import ProducerCore, Sent
@@ -154,7 +154,7 @@ class Sender:
 
     def _go_on(self, error: Exception) -> None:
         """What is fatal the application's next call raises; the rest is logged, once a minute, as it may never end."""
-        if isinstance(error, KafkaException) and error.args[0].fatal():
+        if is_fatal(error):
             self.outbox.is_broken = True
             self.outbox.reports.append((raise_again, error))
             self.outbox.tell()

@@ -16,7 +16,7 @@ from kclient_quota.clients.producer.outbox import RECORD_BYTES, Callback, Handed
 from kclient_quota.clients.producer.transacting import TransactingProducer
 from kclient_quota.clients.producer.waiting import PRODUCE_IN_C
 from kclient_quota.clock import unix_ms
-from kclient_quota.errors import quota_used_up
+from kclient_quota.errors import QUEUE_FULL, quota_used_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -115,7 +115,7 @@ class TakingProducer(TransactingProducer):
             outbox.no_topics.pop(topic, None)  # librdkafka has taken one
             return
         if len(outbox.reports) >= self._kq_most_messages:
-            raise BufferError("Local: Queue full")
+            raise BufferError(QUEUE_FULL)
         if headers:
             headers = headers.copy()  # the caller may go on with them
         handed = Handed(
@@ -296,7 +296,7 @@ class TakingProducer(TransactingProducer):
         forked, one of them held now and then. A call into it may wait for ever.
         """
         if self._kq_outbox.accepted >= self._kq_most_messages:
-            raise BufferError("Local: Queue full")
+            raise BufferError(QUEUE_FULL)
         self._kq_outbox.accepted += 1
         if "fork" not in self._kq_said:
             self._kq_said.add("fork")

@@ -15,6 +15,7 @@ from kclient_quota.clients.calls import CallApart, inside, lost_interrupt, may_b
 from kclient_quota.clients.producer.outbox import Handed, Outbox
 from kclient_quota.clients.producer.transaction import Transaction
 from kclient_quota.clock import Clock
+from kclient_quota.errors import QUEUE_FULL
 
 if TYPE_CHECKING:
     from typing import Self
@@ -149,8 +150,7 @@ class WaitingProducer(CProducer):
         if outbox.is_forked:
             return len(outbox)
         before = outbox.in_flight
-        with_librdkafka = super().__len__()
-        direct = with_librdkafka - max(before, outbox.in_flight)
+        direct = super().__len__() - max(before, outbox.in_flight)
         return len(outbox) + len(outbox.reports) + max(0, direct)
 
     # Letting time pass --------------------------------------------------------------------------------------------
@@ -269,7 +269,7 @@ class WaitingProducer(CProducer):
         while self._kq_outbox.is_mixed and not self._kq_closed and self._kq_count() >= self._kq_most_messages:
             left_ms = deadline_ms - clock.now_ms()
             if left_ms <= 0 and not is_first:
-                raise BufferError("Local: Queue full")
+                raise BufferError(QUEUE_FULL)
             is_first = False
             self._kq_let_pass(max(0, min(left_ms, SLICE_MS)))
 

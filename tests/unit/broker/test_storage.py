@@ -1,7 +1,5 @@
 """What is on disk after a restart, after a torn write and after a damaged byte; the log against what was appended."""
 
-import errno
-import fcntl
 import json
 import os
 from uuid import UUID
@@ -12,7 +10,6 @@ from kclient_quota.broker.cluster_state import BROKER, TOPIC
 from kclient_quota.broker.groups.committed_offsets import CommittedOffset
 from kclient_quota.broker.log.partition_log import PartitionLog
 from kclient_quota.broker.log.segments import SegmentPool
-from kclient_quota.broker.storage.cluster_storage import ClusterStorage
 from kclient_quota.broker.storage.disk import Disk
 from kclient_quota.broker.storage.framing import FRAME_BYTES
 from kclient_quota.broker.storage.journal import Journal
@@ -344,32 +341,6 @@ def test_fewer_brokers_than_before(tmp_path):
     life.storage.close()
     again = Life(tmp_path)
     assert [p.leader for p in again.cluster.topics["t"].partitions] == [1, 1, 1]
-
-
-def test_one_broker_at_a_time(tmp_path):
-    life = Life(tmp_path)
-    with pytest.raises(ConfigError, match="another broker uses this directory"):
-        ClusterStorage(tmp_path)
-    life.storage.close()
-    ClusterStorage(tmp_path).close()
-
-
-def test_a_file_system_without_locks_is_no_other_broker(tmp_path, monkeypatch):
-    def refuse(*_):
-        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
-
-    monkeypatch.setattr(fcntl, "flock", refuse)
-    with pytest.raises(ConfigError, match="No locks available; name a directory"):
-        ClusterStorage(tmp_path)
-
-
-def test_a_directory_of_something_else_is_refused(tmp_path):
-    (tmp_path / "metadata.jsonl").write_text("hello\n")
-    with pytest.raises(ConfigError, match="line 1"):
-        ClusterStorage(tmp_path)
-    (tmp_path / "metadata.jsonl").write_text('{"k":["format"],"v":99}\n')
-    with pytest.raises(ConfigError, match="another version"):
-        ClusterStorage(tmp_path)
 
 
 def test_cut_at_any_byte_a_log_is_whole_up_to_the_cut(tmp_path):
