@@ -43,19 +43,27 @@ _LONG = (
     "integration/test_benchmark_clients.py",
 )
 """Files that take minutes: whoever begins them last is waited for."""
-_OVER_A_MINUTE = (
+_WAIT_FOR_LONG = (
     "examples/test_pages.py",
     "integration/test_agents_by_kind.py",
     "integration/test_aio_argument_shapes.py",
     "integration/test_argument_shapes.py",
     "integration/test_consumer_faults.py",
     "integration/test_consumer_late_quota.py",
+    "integration/test_offsets_beside_silent_leaders.py",
+    "integration/test_offsets_without_coordinator.py",
     "integration/test_producer_doors.py",
+    "integration/test_producer_lanes.py",
+    "integration/test_producer_network_faults.py",
     "integration/test_producer_transactions.py",
+    "integration/test_raising_callbacks.py",
+    "integration/test_simulated_time_outs.py",
     "integration/test_slow_answer.py",
     "integration/test_suite_runs.py",
+    "integration/test_transaction_ended_meanwhile.py",
 )
-"""Files that take more than one, and mostly wait: they begin before others, but not all at once."""
+"""Files that mostly wait, for more than a minute or, where the alphabet has them late, for half of one: they begin
+before others, but not all at once."""
 _BUSY = (
     "unit/broker/test_long_shares.py",
     "unit/broker/test_telling.py",
@@ -107,7 +115,7 @@ def turn_of(unit: str, computing: bool = False) -> tuple[int, int, bool, str]:
     turn = _TURNS.index(directory) if directory in _TURNS else len(_TURNS)
     if any(file.endswith(busy) for busy in _BUSY):
         turn = _TURNS.index("package")
-    is_long = any(file.endswith(long) for long in _OVER_A_MINUTE)
+    is_long = any(file.endswith(long) for long in _WAIT_FOR_LONG)
     if is_long:
         turn = _TURNS.index("integration")
     is_early = directory in WAITLESS if computing else any(file.endswith(long) for long in _LONG)

@@ -86,6 +86,6 @@ def test_one_worker_of_many_begins_with_what_computes():
     assert sorted(units, key=lambda unit: turn_of(unit, computing=True)) == [units[3], units[2], units[1], units[0]]
 
 
-@pytest.mark.parametrize("file", [*rooms._LONG, *rooms._OVER_A_MINUTE, *rooms._BUSY])
+@pytest.mark.parametrize("file", [*rooms._LONG, *rooms._WAIT_FOR_LONG, *rooms._BUSY])
 def test_a_file_that_has_a_turn_of_its_own_is_there(file):
     assert (ROOT / "tests" / file).is_file()

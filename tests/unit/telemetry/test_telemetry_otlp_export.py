@@ -193,6 +193,7 @@ def test_a_collector_that_asks_to_be_left_alone_for_long_is_told_of_at_once(capl
     exporter.accept(Push(b"x"))
     assert waits.wait(60)
     exporter.close(1)
+    exporter._thread.join(60)  # what it says last would be the next test's
     told = [record.message for record in caplog.records]
     away = "the collector does not take client telemetry, which waits for it: HTTP 429; it asks to wait for 3600 s"
     assert told[:1] == [away]
