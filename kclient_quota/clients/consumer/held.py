@@ -45,7 +45,9 @@ class HeldMessages:
     @property
     def there(self) -> int:
         """How many could be handed over."""
-        return len(self.messages) - self.first
+        # Both at once, before the call: another thread looks, too, and after a call it may be the first one's turn.
+        messages, first = self.messages, self.first
+        return len(messages) - first
 
     @property
     def full(self) -> bool:

@@ -68,7 +68,7 @@ class Watching:
         with self._changed:
             everything = list(self._watched.values())
         # Without the lock: a log handler's thread may be the one that forgets a consumer.
-        return max(LEAST_WAIT_MS, min((one.look() for one in everything), default=LONGEST_WAIT_MS))
+        return max(LEAST_WAIT_MS, min(map(_looked, everything), default=LONGEST_WAIT_MS))
 
     def _run(self) -> None:
         while True:
@@ -78,6 +78,15 @@ class Watching:
                     self._thread = None
                     return
                 self._changed.wait(wait_ms / 1000)
+
+
+def _looked(one: Looking) -> int:
+    """One that fails is told of, and takes neither the others nor its own next time with it."""
+    try:
+        return one.look()
+    except Exception:
+        logger.exception("Could not do what is due for a consumer that is not polled; it is tried again later")
+        return LONGEST_WAIT_MS
 
 
 @dataclass(frozen=True, slots=True)

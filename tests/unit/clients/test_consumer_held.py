@@ -161,3 +161,22 @@ def test_an_end_that_was_told_is_not_told_again_by_another_client_unless_it_is_r
     received.ends_come_again({})
     received.forget()
     assert received.without_ends_again(later) is later
+
+
+def test_who_looks_from_another_thread_never_finds_less_than_nothing() -> None:
+    """Messages come, and all are handed over, after it was counted how many there are and before it is known of how
+    many: the thread that stores while the application works ended by a ValueError, and nothing was committed any more.
+    """
+    held = HeldMessages()
+
+    class CountedMeanwhile(list[Message]):
+        def __len__(self) -> int:
+            count = super().__len__()
+            if held.first == 0:
+                held.messages += [_message(0, 1), _message(0, 2)]
+                held.first = 3
+            return count
+
+    held.messages = CountedMeanwhile([_message(0, 0)])
+    assert len(held) == 1
+    assert (held.there, len(held)) == (0, 0)

@@ -69,3 +69,25 @@ def test_the_thread_ends_with_the_last_consumer_and_begins_anew() -> None:
         thread.join(60)
         assert not thread.is_alive()
         assert thread not in threading.enumerate()
+
+
+def test_one_that_fails_is_told_of_and_the_others_are_looked_after(
+    watch: Watching, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The thread of all consumers ended with it."""
+
+    class Failing:
+        def look(self) -> int:
+            raise ValueError("on purpose")
+
+    clock = ManualClock()
+    watch.add(Failing())
+    watch.add(watched(clock))
+    clock.sleep_ms(270_000)
+    with caplog.at_level(logging.WARNING, "kclient_quota"):
+        watch.check()
+        assert watch.check() > 0
+    first, second, third = caplog.records
+    assert first.getMessage() == third.getMessage()
+    assert "ValueError: on purpose" in (first.exc_text or "")
+    assert "has not polled" in second.getMessage()
