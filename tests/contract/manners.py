@@ -6,17 +6,17 @@ The scenes wait rather than work, so those of all manners run side by side, each
 import json
 import threading
 import time
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-import confluent_kafka
 from confluent_kafka import TopicPartition
 
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.broker.manners import Delay, ThrottleManner
 from kclient_quota.clients.consumer import Consumer
 from kclient_quota.clients.producer import Producer
+from tests.filling import fill
+from tests.read_committed import ids, read_ids
 
 PRODUCE_S, CONSUME_S = 25.0, 18.0
 PRODUCER_QUOTA, CONSUMER_QUOTA = 50_000, 200_000
@@ -95,28 +95,15 @@ def produce(manner: str | ThrottleManner, ours: dict[str, Any]) -> Seen:
         seen.share = len(delivered) * RECORD_BYTES / delivered[-1] / PRODUCER_QUOTA
         late = [at for at in delivered if at > PRODUCE_S - 7]
         seen.late_share = len(late) * RECORD_BYTES / (delivered[-1] - (PRODUCE_S - 7)) / PRODUCER_QUOTA
-        seen.ids = read_back(broker, sent)
-        assert Counter(seen.ids) == {b"%06d" % number: 1 for number in range(sent)}, manner
+        assert read_ids(broker, "orders") == ids(sent), manner
     return seen
-
-
-def read_back(broker: EmbeddedBroker, expected: int) -> list[bytes]:
-    reader = confluent_kafka.Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "reader"})
-    reader.assign([TopicPartition("orders", 0, 0)])
-    found: list[bytes] = []
-    deadline = time.monotonic() + 60
-    while len(found) < expected and time.monotonic() < deadline:
-        found += [message.value()[:6] for message in reader.consume(1_000, 0.5)]
-    found += [message.value()[:6] for message in reader.consume(1_000, 0.5)]
-    reader.close()
-    return found
 
 
 def consume(manner: str | ThrottleManner, ours: dict[str, Any]) -> Seen:
     seen = Seen()
     ours = {key: value for key, value in ours.items() if key != "producer_byte_rate"}
     with EmbeddedBroker(manner=manner, topics={"orders": 1}) as broker:
-        fill(broker, int(CONSUMER_QUOTA * CONSUME_S * 1.5 / RECORD_BYTES))
+        fill(broker, "orders", int(CONSUMER_QUOTA * CONSUME_S * 1.5 / RECORD_BYTES), 16)
         broker.set_quota(client_id="app", consumer_byte_rate=CONSUMER_QUOTA)
         group = {"group.id": "g", "auto.offset.reset": "earliest", "session.timeout.ms": 12_000}
         consumer = Consumer({**seen.conf(broker, ours), **group, "max.poll.interval.ms": 12_000})
@@ -143,13 +130,3 @@ def consume(manner: str | ThrottleManner, ours: dict[str, Any]) -> Seen:
         seen.share = len(seen.ids) * RECORD_BYTES / CONSUME_S / CONSUMER_QUOTA
         consumer.close()
     return seen
-
-
-def fill(broker: EmbeddedBroker, count: int) -> None:
-    writer = confluent_kafka.Producer(
-        {"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 60_000, "batch.num.messages": 16}
-    )
-    for number in range(count):
-        writer.produce("orders", b"%06d" % number + b"x" * 994)
-    assert writer.flush(60) == 0
-    writer.close()

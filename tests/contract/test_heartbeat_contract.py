@@ -12,12 +12,12 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import confluent_kafka
 from confluent_kafka import Message, TopicPartition
 
 from kclient_quota.clients.consumer import Consumer
 from kclient_quota.clients.producer import Producer
-from tests.read_committed import committed
+from tests.filling import fill
+from tests.read_committed import ids, read_ids
 
 Unique = Callable[[str], str]
 POLL_INTERVAL_S = 9.0
@@ -137,18 +137,6 @@ class Copier:
             self._next.pop(part, None)
 
 
-def fill(cluster: Any, topic: str, count: int) -> None:
-    producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap_servers})
-    for number in range(count):
-        producer.produce(topic, b"%06d" % number + b"x" * 994, partition=number % 2)
-    assert producer.flush(60) == 0
-    producer.close()
-
-
-def copies(cluster: Any, topic: str) -> Counter[bytes]:
-    return Counter(value[:6] for value in committed(cluster, f"{topic}-copy", "read_uncommitted"))
-
-
 def finish(copiers: list[Copier], threads: list[threading.Thread], count: int) -> None:
     """Wait until all is copied, and a little longer: for what comes too late, or twice."""
     deadline = time.monotonic() + 60
@@ -167,21 +155,21 @@ def alone(
     """One member copies one batch, which takes long."""
     cluster.create_topic(topic, 2)
     cluster.create_topic(f"{topic}-copy", 1)
-    fill(cluster, topic, 60)
+    fill(cluster, topic, 60, partitions=2)
     # three seconds, so that it is one batch
     copier = Copier(cluster, f"{topic}-one", topic, protocol, gather_s=3, poll_s=poll_s, quota=quota)
     thread = threading.Thread(target=copier.run, args=(time.monotonic() + 90,))
     thread.start()
     assert copier.first_assigned.wait(60)
     finish([copier], [thread], 60)
-    return copier, copies(cluster, topic)
+    return copier, read_ids(cluster, f"{topic}-copy")
 
 
 def joined(cluster: Any, topic: str, protocol: str) -> tuple[Copier, Copier, float, Counter[bytes]]:
     """A second member joins while the first one's produce() waits; after how many seconds it had a partition."""
     cluster.create_topic(topic, 2)
     cluster.create_topic(f"{topic}-copy", 1)
-    fill(cluster, topic, 90)
+    fill(cluster, topic, 90, partitions=2)
     first = Copier(cluster, f"{topic}-one", topic, protocol)
     second = Copier(cluster, f"{topic}-two", topic, protocol)
     deadline = time.monotonic() + 90
@@ -194,11 +182,7 @@ def joined(cluster: Any, topic: str, protocol: str) -> tuple[Copier, Copier, flo
     assert second.first_assigned.wait(60)
     served_s = time.monotonic() - begin
     finish([first, second], threads, 90)
-    return first, second, served_s, copies(cluster, topic)
-
-
-def ids(count: int) -> dict[bytes, int]:
-    return {b"%06d" % number: 1 for number in range(count)}
+    return first, second, served_s, read_ids(cluster, f"{topic}-copy")
 
 
 def test_a_throttled_loop_keeps_its_group_and_lets_others_in(cluster: Any, unique: Unique) -> None:

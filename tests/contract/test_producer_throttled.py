@@ -7,11 +7,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import confluent_kafka
-
 from kclient_quota.clients.producer import Producer
 from kclient_quota.errors import QuotaThrottledError
 from tests.contract.scenes import Scenes, named
+from tests.read_committed import ids, read_ids
 
 Unique = Callable[[str], str]
 PAD = b"x" * 990
@@ -40,22 +39,6 @@ def produce(producer: Producer, topic: str, count: int, *, keyed: bool = False) 
     return reports
 
 
-def read_back(cluster: Any, topic: str, partitions: int, expected: int) -> Counter[bytes]:
-    consumer = confluent_kafka.Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "reader"})
-    consumer.assign([confluent_kafka.TopicPartition(topic, number, 0) for number in range(partitions)])
-    seen: Counter[bytes] = Counter()
-    deadline = time.monotonic() + 60
-    while seen.total() < expected and time.monotonic() < deadline:
-        seen.update(message.value()[:6] for message in consumer.consume(1000, 0.5) if message.error() is None)
-    seen.update(message.value()[:6] for message in consumer.consume(1000, 0.5) if message.error() is None)
-    consumer.close()
-    return seen
-
-
-def ids(count: int) -> dict[bytes, int]:
-    return {b"%06d" % number: 1 for number in range(count)}
-
-
 def finds_and_keeps(cluster: Any) -> None:
     topic, app = named("orders"), named("app")
     cluster.create_topic(topic, 1)
@@ -68,7 +51,7 @@ def finds_and_keeps(cluster: Any) -> None:
     assert [state.source for state in producer.quota_state().values()] == ["cluster"]
     producer.close()
     assert reports.failed == []
-    assert read_back(cluster, topic, 1, 400) == ids(400)
+    assert read_ids(cluster, topic) == ids(400)
     # 400 kB at 50 kB/s is 8 s; an idle second's worth may go ahead.
     assert took_s >= 6.5
 
@@ -85,7 +68,7 @@ def learns(cluster: Any) -> None:
     producer.close()
     assert max(throttles) > 0
     assert reports.failed == []
-    assert read_back(cluster, topic, 1, 650) == ids(650)
+    assert read_ids(cluster, topic) == ids(650)
 
 
 def threads_share(cluster: Any) -> None:
@@ -110,7 +93,7 @@ def threads_share(cluster: Any) -> None:
     assert time.monotonic() - begin >= 4
     producer.close()
     assert reports.failed == []
-    assert read_back(cluster, topic, 1, 600) == ids(600)
+    assert read_ids(cluster, topic) == ids(600)
 
 
 def hands_over_in_parts(cluster: Any) -> None:
@@ -141,7 +124,7 @@ def hands_over_in_parts(cluster: Any) -> None:
     assert refused >= 1
     hasty.flush(15)
     hasty.close()
-    seen = read_back(cluster, topic, 1, 200 + went)
+    seen = read_ids(cluster, topic)
     assert {number: seen[number] for number in ids(200 + went)} == ids(200 + went)
 
 
@@ -182,7 +165,7 @@ def uses_every_broker(three_brokers: Any, keyed: bool) -> None:
     assert len(producer.quota_state()) >= 3
     producer.close()
     assert reports.failed == []
-    assert read_back(three_brokers, topic, 6, 900) == ids(900)
+    assert read_ids(three_brokers, topic, 6) == ids(900)
     # 0.9 MB at three times 50 kB/s is 6 s.
     assert took_s >= 4
     assert len(reports.partitions) == 6
@@ -208,4 +191,4 @@ def test_a_quota_set_while_producing_flat_out_steps_in(cluster: Any, unique: Uni
     assert producer.flush(60) == 0
     producer.close()
     assert reports.failed == []
-    assert read_back(cluster, topic, 1, count) == ids(count)
+    assert read_ids(cluster, topic) == ids(count)

@@ -7,23 +7,15 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import confluent_kafka
 import pytest
 from confluent_kafka import KafkaException, TopicPartition
 
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.clients.aio import AIOConsumer, AIOProducer
 from kclient_quota.errors import ConfigError
+from tests.filling import fill
 
 pytestmark = pytest.mark.usefixtures("patiently_asked")
-
-
-def fill(broker: EmbeddedBroker, count: int) -> None:
-    producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap_servers, "batch.size": 8_000})
-    for number in range(count):
-        producer.produce("orders", b"%06d" % number + b"x" * 494)
-    assert producer.flush(60) == 0
-    producer.close()
 
 
 def conf(broker: EmbeddedBroker, **more: Any) -> dict[str, Any]:
@@ -33,7 +25,7 @@ def conf(broker: EmbeddedBroker, **more: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("rate", [None, 60_000])
 async def test_cancelled_calls_lose_and_double_nothing(broker: EmbeddedBroker, rate: int | None) -> None:
-    fill(broker, 300)
+    fill(broker, "orders", 300, 16, size=500)
     if rate is not None:
         broker.set_quota(client_id="app", consumer_byte_rate=rate)
     got: list[int] = []
@@ -90,7 +82,7 @@ async def test_what_a_cancelled_call_fails_with_is_of_no_interest(broker: Embedd
 
 
 async def test_callbacks_are_coroutines_that_may_call_the_consumer(broker: EmbeddedBroker) -> None:
-    fill(broker, 10)
+    fill(broker, "orders", 10, 16, size=500)
     said: list[Any] = []
     stats: list[str] = []
 
@@ -125,7 +117,7 @@ async def test_callbacks_are_coroutines_that_may_call_the_consumer(broker: Embed
 
 
 async def test_two_calls_take_turns(broker: EmbeddedBroker) -> None:
-    fill(broker, 60)
+    fill(broker, "orders", 60, 16, size=500)
     async with AIOConsumer(conf(broker)) as consumer:
         await consumer.subscribe(["orders"])
 
@@ -159,7 +151,7 @@ async def test_close_may_be_cancelled_and_awaited_again(broker: EmbeddedBroker) 
 
 
 async def test_an_asyncio_loop_of_consume_and_produce_keeps_its_group(broker: EmbeddedBroker) -> None:
-    fill(broker, 60)
+    fill(broker, "orders", 60, 16, size=500)
     broker.create_topic("copies", 1)
     broker.set_quota(client_id="copier", producer_byte_rate=2_500)
     moves: list[str] = []

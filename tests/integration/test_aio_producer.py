@@ -5,7 +5,6 @@ import ctypes
 import gc
 import threading
 import time
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -17,7 +16,7 @@ from confluent_kafka import KafkaException, TopicPartition
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.clients.aio import AIOProducer
 from kclient_quota.errors import ConfigError, QuotaThrottledError
-from tests.read_committed import committed
+from tests.read_committed import ids, read_ids
 
 PAD = b"x" * 990
 PRODUCE = 0
@@ -27,14 +26,6 @@ pytestmark = pytest.mark.usefixtures("patiently_asked")
 
 def conf(broker: EmbeddedBroker, **more: Any) -> dict[str, Any]:
     return {"bootstrap.servers": broker.bootstrap_servers, "client.id": "app", **more}
-
-
-def read_back(broker: EmbeddedBroker, isolation: str = "read_uncommitted") -> Counter[bytes]:
-    return Counter(value[:6] for value in committed(broker, "orders", isolation))
-
-
-def ids(count: int) -> dict[bytes, int]:
-    return {b"%06d" % number: 1 for number in range(count)}
 
 
 async def throttled(broker: EmbeddedBroker, throttle_ms: int, **more: Any) -> AIOProducer:
@@ -87,7 +78,7 @@ async def test_the_quota_is_kept(broker: EmbeddedBroker) -> None:
     assert len(producer) == 0
     # A second's quota may go ahead.
     assert took_s >= 2.0
-    assert read_back(broker) == ids(200)
+    assert read_ids(broker, "orders") == ids(200)
 
 
 async def test_messages_go_without_being_flushed(broker: EmbeddedBroker) -> None:
@@ -101,7 +92,7 @@ async def test_messages_go_without_being_flushed(broker: EmbeddedBroker) -> None
     await asyncio.sleep(0)
     assert heard == [None]
     await producer.close()
-    assert set(read_back(broker)) == {b"a", b"b"}
+    assert set(read_ids(broker, "orders")) == {b"a", b"b"}
 
 
 async def test_cancelled_calls_lose_and_double_nothing(broker: EmbeddedBroker) -> None:
@@ -129,7 +120,7 @@ async def test_cancelled_calls_lose_and_double_nothing(broker: EmbeddedBroker) -
         taken.pop()
     await producer.close()
     assert all(future.done() and future.exception() is None for _, future in taken)
-    seen = read_back(broker)
+    seen = read_ids(broker, "orders")
     assert max(seen.values()) == 1
     assert {value for value, _ in taken} <= set(seen)
     assert len(seen) - len(taken) <= 1
@@ -197,7 +188,7 @@ async def test_raise_says_when_to_try_again(broker: EmbeddedBroker) -> None:
             delivered = await producer.produce("orders", b"000002")
         assert (await asyncio.wait_for(delivered, 60)).offset() == 2
     assert retry_after_ms <= 4_000
-    assert read_back(broker) == ids(3)
+    assert read_ids(broker, "orders") == ids(3)
 
 
 async def test_what_is_cancelled_while_it_is_to_raise_is_not_sent(broker: EmbeddedBroker) -> None:
@@ -218,7 +209,7 @@ async def test_what_is_cancelled_while_it_is_to_raise_is_not_sent(broker: Embedd
     assert len(cancelled) >= 100
     assert len(taken) >= 100
     await producer.close()
-    assert set(read_back(broker)) == taken
+    assert set(read_ids(broker, "orders")) == taken
 
 
 async def test_a_cancelled_close_goes_on(broker: EmbeddedBroker) -> None:
@@ -232,7 +223,7 @@ async def test_a_cancelled_close_goes_on(broker: EmbeddedBroker) -> None:
         await closing
     await producer.close()
     assert all(future.exception() is None for future in delivered)
-    assert read_back(broker) == ids(100)
+    assert read_ids(broker, "orders") == ids(100)
 
 
 async def test_purge_forgets_what_waits(broker: EmbeddedBroker) -> None:
@@ -245,7 +236,7 @@ async def test_purge_forgets_what_waits(broker: EmbeddedBroker) -> None:
     assert await asyncio.wait_for(flush, 60) == 0
     assert all(future.cancelled() for future in waiting)
     await asyncio.wait_for(producer.close(), 60)
-    assert read_back(broker) == ids(1)
+    assert read_ids(broker, "orders") == ids(1)
 
 
 async def test_what_librdkafka_refuses_fails_its_own_future_only(broker: EmbeddedBroker) -> None:
@@ -257,7 +248,7 @@ async def test_what_librdkafka_refuses_fails_its_own_future_only(broker: Embedde
     assert isinstance(big.exception(), KafkaException)
     assert isinstance(wrong.exception(), TypeError)
     assert (good.exception(), also.exception()) == (None, None)
-    assert read_back(broker) == ids(2)
+    assert read_ids(broker, "orders") == ids(2)
 
 
 @pytest.mark.parametrize("limit", [None, 20_000])
@@ -292,7 +283,7 @@ async def test_transactions_commit_what_was_taken_and_abort_what_was_not(broker:
     await producer.flush(60)
     assert isinstance(lost[-1].exception(), KafkaException)
     await producer.close()
-    assert read_back(broker, "read_committed") == ids(100)
+    assert read_ids(broker, "orders", isolation="read_committed") == ids(100)
 
 
 async def test_nothing_is_logged_of_the_messages_of_a_transaction_that_its_application_aborts(

@@ -7,13 +7,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import KafkaError, Message, TopicPartition
 
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.clients import PlainConsumer
 from kclient_quota.clients.consumer import Consumer
 from kclient_quota.metrics import MetricName
 from kclient_quota.quota.callback import ClientQuotaCallback, ClientQuotaType
+from tests.filling import fill
 
 MESSAGES = 50
 
@@ -28,17 +29,8 @@ def broker() -> Iterator[EmbeddedBroker]:
 def topic(broker: EmbeddedBroker, request: pytest.FixtureRequest) -> str:
     name = re.sub(r"[^a-zA-Z0-9]+", "-", request.node.name)
     broker.create_topic(name, 1)
-    fill(broker, name, MESSAGES)
+    fill(broker, name, MESSAGES, 100, size=100)
     return name
-
-
-def fill(broker: EmbeddedBroker, topic: str, count: int, size: int = 100, batch: int = 10_000) -> None:
-    producer = Producer(
-        {"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 100, "batch.num.messages": max(1, batch // size)}
-    )
-    for number in range(count):
-        producer.produce(topic, b"%08d" % number + b"x" * (size - 8))
-    assert producer.flush(60) == 0
 
 
 def conf_of(broker: EmbeddedBroker, topic: str, **conf: Any) -> dict[str, Any]:
@@ -136,7 +128,7 @@ def test_a_paced_call_never_outlasts_its_timeout(broker: EmbeddedBroker, topic: 
 
 def test_what_is_paced_comes_at_the_pace_of_the_limit(broker: EmbeddedBroker, topic: str) -> None:
     """Whatever this broker allows: the limit by hand is lower."""
-    fill(broker, topic, 400, batch=5_000)  # longer ones are handed over as they come
+    fill(broker, topic, 400, 50, size=100)  # longer ones are handed over as they come
     consumer = started(broker, topic, consumer_byte_rate=10_000)
     drain(consumer, 20)
     took: list[float] = []
@@ -244,7 +236,7 @@ def test_sizes_by_hand_that_cannot_follow_a_later_quota_are_said_so_once(
     with caplog.at_level(logging.WARNING, "kclient_quota"):
         wait_for(lambda: (consumer.poll(0.05), "sizes" in caplog.text)[1])
     wait_for(lambda: (consumer.poll(0.05), goes_straight_on(consumer))[1])
-    fill(broker, topic, 30)
+    fill(broker, topic, 30, 100, size=100)
     assert len(drain(consumer, 30)) == 30
     assert caplog.text.count("cannot be followed with") == 1
     consumer.close()

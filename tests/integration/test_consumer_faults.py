@@ -10,25 +10,17 @@ import time
 from typing import Any
 
 import pytest
-from confluent_kafka import Message, Producer
+from confluent_kafka import Message
 
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.clients.consumer import Consumer
 from kclient_quota.clients.producer import Producer as PacedProducer
+from tests.filling import fill
 
 pytestmark = pytest.mark.usefixtures("patiently_asked")
 LONG_MS = 50_000
 """Longer than anybody here waits, and no longer than a throttle counts, by `longest_throttle_ms()`."""
 FETCH = 1
-
-
-def fill(broker: EmbeddedBroker, count: int, *, batch: int = 1, size: int = 1_000) -> None:
-    producer = Producer(
-        {"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 500, "batch.num.messages": batch, "client.id": "f"}
-    )
-    for number in range(count):
-        producer.produce("orders", b"%08d" % number + b"x" * (size - 8))
-    assert producer.flush(60) == 0
 
 
 def started(broker: EmbeddedBroker, **conf: Any) -> Consumer:
@@ -58,7 +50,7 @@ def drain(consumer: Any, count: int, seconds: float = 60) -> list[Message]:
 
 
 def test_a_throttle_of_half_a_day_leaves_every_call_bounded_and_close_prompt(broker: EmbeddedBroker) -> None:
-    fill(broker, 20)
+    fill(broker, "orders", 20)
     consumer = started(broker, consumer_byte_rate=100_000)
     drain(consumer, 5)
     broker.throttle_next(FETCH, LONG_MS)
@@ -79,7 +71,7 @@ def test_a_throttle_of_half_a_day_leaves_every_call_bounded_and_close_prompt(bro
 @pytest.mark.parametrize("limit", [10, 1_000_000, None], ids=["waiting", "gated", "aside"])
 def test_ctrl_c_ends_an_endless_poll_whenever_it_comes(broker: EmbeddedBroker, limit: int | None) -> None:
     """Many times, because an interrupt that meets a callback is the one that gets lost."""
-    fill(broker, 2)
+    fill(broker, "orders", 2)
     script = f"""
 import signal
 from kclient_quota.clients.consumer import Consumer
@@ -124,7 +116,7 @@ consumer.close()
 
 
 def test_connections_killed_in_mid_throttle_change_nothing_about_the_pace(broker: EmbeddedBroker) -> None:
-    fill(broker, 300)
+    fill(broker, "orders", 300)
     broker.set_quota(client_id="app", consumer_byte_rate=20_000)
     consumer = started(broker)
     seen = [message.offset() for message in drain(consumer, 20)]
@@ -145,7 +137,7 @@ def test_connections_killed_in_mid_throttle_change_nothing_about_the_pace(broker
 
 
 def test_a_broker_that_comes_back_is_read_on(broker: EmbeddedBroker) -> None:
-    fill(broker, 60)
+    fill(broker, "orders", 60)
     consumer = started(broker, consumer_byte_rate=50_000, **{"reconnect.backoff.max.ms": 500})
     seen = [message.offset() for message in drain(consumer, 10)]
     broker.stop_broker(1)
@@ -164,7 +156,7 @@ def test_a_batch_that_can_never_come_is_told_with_the_quota_that_would_let_it(
     broker: EmbeddedBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     """120 kB under 10 kB/s: X = 2 s, for ever."""
-    fill(broker, 120, batch=120)
+    fill(broker, "orders", 120, per_batch=120)
     broker.set_quota(client_id="app", consumer_byte_rate=10_000)
     with caplog.at_level(logging.INFO, "kclient_quota"):
         consumer = started(broker)
@@ -214,7 +206,7 @@ def test_a_topic_that_does_not_exist_is_said_so(broker: EmbeddedBroker) -> None:
 
 def test_a_producer_that_waits_keeps_its_consumer_in_the_group(broker: EmbeddedBroker) -> None:
     """Waiting goes on for longer than `max.poll.interval.ms`; nothing is lost, nobody is expelled."""
-    fill(broker, 60)
+    fill(broker, "orders", 60)
     broker.create_topic("copies")
     revoked: list[Any] = []
     consumer = started(broker, **{"session.timeout.ms": 12_000, "max.poll.interval.ms": 12_000})
@@ -241,7 +233,7 @@ def test_a_producer_that_waits_keeps_its_consumer_in_the_group(broker: EmbeddedB
 
 
 def test_many_threads_may_ask_about_the_state_while_one_polls(broker: EmbeddedBroker) -> None:
-    fill(broker, 100)
+    fill(broker, "orders", 100)
     consumer = started(broker, consumer_byte_rate=100_000)
     stop = threading.Event()
     failures: list[BaseException] = []

@@ -15,6 +15,7 @@ from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.clients.consumer import Consumer
 from kclient_quota.clients.producer import routes
 from tests.integration.made_producers import made
+from tests.read_committed import ids, read_ids
 
 PARTITIONS = 3
 
@@ -38,23 +39,6 @@ class Delivered:
             self.failed.append(error.name())
         else:
             self.partitions[message.partition()] += 1
-
-
-def read_back(cluster: EmbeddedBroker, partitions: int, expected: int) -> Counter[bytes]:
-    group = {"group.id": "reader", "fetch.message.max.bytes": 4_000_000}
-    reader = confluent_kafka.Consumer({"bootstrap.servers": cluster.bootstrap_servers, **group})
-    reader.assign([TopicPartition("orders", partition, 0) for partition in range(partitions)])
-    seen: Counter[bytes] = Counter()
-    deadline = time.monotonic() + 60
-    while seen.total() < expected and time.monotonic() < deadline:
-        seen.update((message.value() or b"")[:6] for message in reader.consume(1_000, 0.3))
-    seen.update((message.value() or b"")[:6] for message in reader.consume(1_000, 0.5))
-    reader.close()
-    return seen
-
-
-def ids(count: int) -> dict[bytes, int]:
-    return {b"%06d" % number: 1 for number in range(count)}
 
 
 @pytest.mark.parametrize("keyed", [False, True])
@@ -88,7 +72,7 @@ def test_leaders_that_move_and_new_partitions_are_followed(
     producer.close()
     assert delivered.failed == []
     assert set(delivered.partitions) == set(range(2 * PARTITIONS))
-    assert read_back(cluster, 2 * PARTITIONS, sent) == ids(sent)
+    assert read_ids(cluster, "orders", 2 * PARTITIONS) == ids(sent)
 
 
 def test_a_learnt_limit_holds_for_what_librdkafka_compresses(cluster: EmbeddedBroker) -> None:
@@ -121,7 +105,7 @@ def test_a_learnt_limit_holds_for_what_librdkafka_compresses(cluster: EmbeddedBr
     assert delivered.failed == []
     assert throttles
     assert max(throttles) < 10
-    assert read_back(cluster, PARTITIONS, sent) == ids(sent)
+    assert read_ids(cluster, "orders", PARTITIONS) == ids(sent)
 
 
 def test_messages_bigger_than_any_grant_go_one_after_the_other(cluster: EmbeddedBroker) -> None:
@@ -138,7 +122,7 @@ def test_messages_bigger_than_any_grant_go_one_after_the_other(cluster: Embedded
         producer.produce("orders", b"%06d" % number + bytes(300_000), partition=0, on_delivery=delivered)
     assert producer.flush(60) == 0
     assert delivered.failed == []
-    assert read_back(cluster, PARTITIONS, 6) == ids(6)
+    assert read_ids(cluster, "orders", PARTITIONS) == ids(6)
 
 
 def filled(cluster: EmbeddedBroker, count: int) -> None:

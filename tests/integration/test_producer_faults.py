@@ -6,7 +6,6 @@ import os
 import signal
 import threading
 import time
-from collections import Counter
 from typing import Any
 
 import confluent_kafka
@@ -18,6 +17,7 @@ from kclient_quota.clients.producer.answers import Answers
 from kclient_quota.errors import ConfigError, QuotaThrottledError
 from kclient_quota.pacing.sending.turns import Waiting
 from tests.integration.made_producers import Reports, made, over_produce, stuck
+from tests.read_committed import ids, read_ids
 
 LONG_MS = 50_000
 """Longer than anybody here waits, and no longer than a throttle counts, by `longest_throttle_ms()`."""
@@ -194,23 +194,11 @@ def test_nothing_is_lost_or_doubled_when_the_broker_restarts(broker: EmbeddedBro
             broker.restart(1)
         if number == 200:
             broker.kill_connections()
-        producer.produce("orders", b"%05d" % number + b"x" * 995, on_delivery=reports)
+        producer.produce("orders", b"%06d" % number + b"x" * 994, on_delivery=reports)
     assert producer.flush(60) == 0
     assert reports.seen == {"ok": 300}
     producer.close()
-    assert read_back(broker, 300) == {b"%05d" % number: 1 for number in range(300)}
-
-
-def read_back(broker: EmbeddedBroker, expected: int) -> Counter[bytes]:
-    consumer = confluent_kafka.Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "reader"})
-    consumer.assign([confluent_kafka.TopicPartition("orders", 0, 0)])
-    seen: Counter[bytes] = Counter()
-    deadline = time.monotonic() + 60
-    while seen.total() < expected and time.monotonic() < deadline:
-        seen.update(message.value()[:5] for message in consumer.consume(1000, 0.2) if message.error() is None)
-    seen.update(message.value()[:5] for message in consumer.consume(1000, 0.3) if message.error() is None)
-    consumer.close()
-    return seen
+    assert read_ids(broker, "orders") == ids(300)
 
 
 def test_an_unknown_topic_is_an_error_as_with_confluent_kafka() -> None:
