@@ -329,6 +329,10 @@ CAUSES: dict[str, tuple[str, str]] = {
         "the application does too much between two polls",
         "do less between polls, raise `max.poll.interval.ms`, or [keep the group alive](../how-to/rebalances.md)",
     ),
+    "Could not do what is due for a consumer": (
+        "an unexpected error while offsets were to be committed, or a silence to be warned of, between two polls",
+        "report it with the traceback; other consumers are looked after, and polls commit as always",
+    ),
     "Client %r cannot fetch as its quota wants it": (
         "a quota has come or changed, for which a consumer makes another client of librdkafka's, and what that needs is not "
         "there any more: certificates that were taken away when the consumer was made, a key that may no longer be read, "
