@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM where a command ends by itself, in its own time."""
+"""SIGINT, SIGTERM and SIGHUP where a command ends by itself, in its own time."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -13,7 +13,9 @@ def stops_heard() -> Iterator[Callable[[], bool]]:
     second signal, has.
     """
     heard: list[int] = []
-    stops = signal.SIGINT, signal.SIGTERM
+    stops = [signal.SIGINT, signal.SIGTERM]
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:  # else `nohup` has it ignored
+        stops.append(signal.SIGHUP)  # the terminal is closed, or the connection to it is gone
     former = {each: signal.signal(each, lambda number, _: heard.append(number)) for each in stops}
     try:
         yield lambda: bool(heard)

@@ -219,7 +219,7 @@ CAUSES: dict[str, tuple[str, str]] = {
         "report it with the traceback; other scrapes go on",
     ),
     "%d pushes of client telemetry are lost": (
-        "the collector refused them for good, or did not answer in any try",
+        "the collector refused them for good, or did not answer in any try; at most a line a minute for each of these",
         "look at the status in the message; check the exporter's address, credentials and TLS files",
     ),
     "%d points are lost, of an export that was taken": (

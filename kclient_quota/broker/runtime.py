@@ -120,7 +120,7 @@ class Runtime:
     # -- brokers
 
     async def start(self, scheduler: LoopScheduler, storage: ClusterStorage | None) -> None:
-        """Read back what is stored, if anything is, and serve on every broker."""
+        """Read back what is stored, if anything is; nobody is answered before `serve`."""
         self._scheduler = scheduler
         self.services = Services(self.cluster, scheduler)
         groups, transactions = self.services.get(GroupService), self.services.get(TransactionService)
@@ -143,6 +143,11 @@ class Runtime:
         shares.tell_all()
         transactions.resume()
         LogCleaner(self.cluster, scheduler).look()
+
+    def serve(self) -> None:
+        """Answer on every broker."""
+        scheduler = self._scheduler
+        assert scheduler is not None
         for broker_id in self.cluster.brokers:
             self._serve(broker_id)
         if self._limits.idle_ms > 0:

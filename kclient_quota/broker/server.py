@@ -193,6 +193,8 @@ class EmbeddedBroker(ControlPanel):
             for name, partitions in self._topics.items():
                 if name not in runtime.cluster.topics:
                     self.create_topic(name, partitions)
+            # last: a client that has waited for the port would have a topic made with `num.partitions`, and no ACLs yet
+            self._call(runtime.serve)
         except BaseException:
             self.close()
             raise

@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import sys
 import threading
 from functools import partial
 from pathlib import Path
@@ -92,7 +91,7 @@ def run(options: argparse.Namespace) -> int:
             receivers: list[TopicReceiver] = []
             new_at_end = not options.from_beginning
             consumer, is_joined = subscribed(options, conf, is_stopped, receivers, new_at_end=new_at_end)
-            print("receiving; Ctrl-C stops", file=sys.stderr, flush=True)
+            notice("receiving; Ctrl-C stops")
             receiver = TopicReceiver(consumer, sinks, SYSTEM_CLOCK, is_joined)
             receivers.append(receiver)
             idle_ms = None if options.idle_exit is None else round(options.idle_exit * 1000)

@@ -106,6 +106,28 @@ def test_ctrl_c_while_the_collector_is_away_loses_nothing_and_is_heeded_at_once(
     everything_comes_again(cluster, tmp_path)
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that is always full")
+def test_a_full_disk_under_its_log_keeps_it_from_nothing(cluster, tmp_path):
+    with Path("/dev/full").open("w") as full:
+        asked = [sys.executable, "-m", "kclient_quota", *words(cluster, "--jsonl", tmp_path, "--idle-exit", "1")]
+        done = subprocess.run(asked, check=False, stdout=subprocess.PIPE, stderr=full, text=True, timeout=120)
+    assert (done.returncode, done.stdout.split(",")[0]) == (0, f"{PUSHES} records")
+    assert clients_in(tmp_path) == EVERYBODY
+
+
+def test_a_terminal_that_is_closed_ends_it_in_its_own_time(cluster, tmp_path):
+    process = started(cluster, "--jsonl", tmp_path)
+    try:
+        soon(lambda: list(tmp_path.glob("_telemetry-*.jsonl")))
+        process.send_signal(signal.SIGHUP)
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 0, err
+    assert "0 not handed on" in out
+    assert not list(tmp_path.glob("_telemetry-*.jsonl"))
+
+
 def test_what_a_collector_that_is_away_has_not_got_is_a_failure(cluster, capsys, monkeypatch, tmp_path):
     monkeypatch.setattr(receive, "_CLOSE_MS", 300)
     assert main(words(cluster, "--otlp", "http://127.0.0.1:1", "--idle-exit", "0.5", "--json")) == 1

@@ -3,13 +3,13 @@
 import random
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from kclient_telemetry import logger_of
 from kclient_telemetry.receiver.fanout import ReceivedPush
-from kclient_telemetry.receiver.otlp_senders import Outcome, Sender, Status
+from kclient_telemetry.receiver.otlp_senders import Outcome, Sender, Status, in_one_line
 
 log = logger_of(__name__)
 
@@ -21,6 +21,7 @@ RETRY_LONGEST_MS = 30_000
 GIVE_UP_AFTER_MS = 300_000
 LONGEST_ASKED_MS = 3_600_000
 _TELL_EVERY = 1_000
+_TELL_EVERY_MS = 60_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,36 @@ class ExportCounters:
     queued_pushes: int = 0
     queued_bytes: int = 0
     undelivered: int = 0
+
+
+class _Losses:
+    """Tells of pushes that are lost, a line a minute for each kind: who refuses one for its token refuses all.
+
+    What is lost within that minute is counted in the next line, or in the last one.
+    """
+
+    def __init__(self) -> None:
+        self._untold: Counter[Status] = Counter()
+        self._why: dict[Status, str] = {}
+        self._told_ms: dict[Status, int] = {}
+
+    def add(self, pushes: int, outcome: Outcome) -> None:
+        """So many more, for this reason."""
+        status, now_ms = outcome.status, _now_ms()
+        self._untold[status] += pushes
+        self._why[status] = outcome.detail
+        if status not in self._told_ms or now_ms - self._told_ms[status] >= _TELL_EVERY_MS:
+            self._told_ms[status] = now_ms
+            self._tell(status)
+
+    def tell_rest(self) -> None:
+        """Whatever no line has counted yet."""
+        for status in tuple(self._untold):
+            self._tell(status)
+
+    def _tell(self, status: Status) -> None:
+        pushes = self._untold.pop(status)
+        log.warning("%d pushes of client telemetry are lost, %s: %s", pushes, status.value, self._why[status])
 
 
 class OtlpExporter:
@@ -98,6 +129,7 @@ class OtlpExporter:
         self._close_deadline_ms: int | None = None
         self._is_away = False
         self._partly_taken = 0
+        self._losses = _Losses()
         self._cut_off = ""  # what the collector had said of the first that closing has cut off
         self._thread = threading.Thread(target=self._run, name="otlp-exporter", daemon=True)
         self._thread.start()
@@ -147,6 +179,7 @@ class OtlpExporter:
     def _run(self) -> None:
         while batch := self._next_batch():
             self._deliver(batch)
+        self._losses.tell_rest()
         if pushes := self._counters.undelivered:  # a line for all of them: a queue may have been full
             log.warning("%d pushes of client telemetry were not delivered before closing: %s", pushes, self._cut_off)
 
@@ -215,10 +248,11 @@ class OtlpExporter:
         if self._is_closed():  # what the collector has said says more
             return Outcome(Status.CLOSED, last.detail if last else "the exporter was closed")
         try:
-            outcome = self._sender.send(body)
+            sent = self._sender.send(body)
+            outcome = replace(sent, detail=in_one_line(sent.detail))
         except Exception as error:  # noqa: BLE001 - whatever a sender raises, the pushes after these go on
             status = Status.CLOSED if self._is_closed() else Status.REFUSED  # a sender that was closed meanwhile raises
-            outcome = Outcome(status, f"{type(error).__name__}: {error}")
+            outcome = Outcome(status, in_one_line(f"{type(error).__name__}: {error}"))
         with self._changed:
             self._counters = replace(
                 self._counters,
@@ -266,7 +300,7 @@ class OtlpExporter:
         if outcome.status is Status.CLOSED:
             self._cut_off = self._cut_off or outcome.detail
         elif outcome.status is not Status.ACCEPTED:
-            log.warning("%d pushes of client telemetry are lost, %s: %s", pushes, outcome.status.value, outcome.detail)
+            self._losses.add(pushes, outcome)
 
 
 def _now_ms() -> int:

@@ -81,7 +81,13 @@ def authorization_of(url: SplitResult) -> dict[str, str]:
 
 
 _MOST_SAID = 1_000
-"""Characters of what a collector says about what it does not want: they go into a line of the log."""
+"""Characters of what a collector, or whoever is there in its place, says: they go into a line of the log."""
+
+
+def in_one_line(said: str) -> str:
+    """What a stranger has said, for a log and a terminal: no lines of its own, and nothing that a terminal obeys."""
+    printable = "".join(character if character.isprintable() else " " for character in said[:_MOST_SAID])
+    return " ".join(printable.split())
 
 
 def accepted(answer: bytes) -> Outcome:
@@ -91,4 +97,4 @@ def accepted(answer: bytes) -> Outcome:
     except DecodeError:
         return Outcome(Status.ACCEPTED)
     rejected = max(0, partial.rejected_data_points)  # it has a sign on the wire, and takes back nothing that was lost
-    return Outcome(Status.ACCEPTED, partial.error_message[:_MOST_SAID], rejected_points=rejected)
+    return Outcome(Status.ACCEPTED, partial.error_message, rejected_points=rejected)

@@ -252,6 +252,43 @@ def test_points_a_collector_rejects_are_counted_and_told_of(caplog):
     assert told == ["3 points are lost, of an export that was taken: 3 too old"]
 
 
+@pytest.mark.parametrize("answer", [REFUSED, UNREADABLE])
+def test_a_collector_that_refuses_everything_fills_no_log(caplog, answer):
+    """Plain HTTP at a port of TLS is answered with a 400, a wrong token with a 401, each push of days."""
+    exporter = exporter_with(Sender(lambda body: answer), batch_bytes=2)
+    for _ in range(50):
+        exporter.accept(Push(b"x"))
+    exporter.close(60_000)
+    assert exporter.counters.dropped_refused == 50
+    told = [record.message for record in caplog.records]
+    assert len(told) == 2
+    assert sum(int(line.split()[0]) for line in told) == 50
+
+
+def test_losses_of_the_minute_before_are_counted_in_the_next_line(caplog, monkeypatch):
+    now_ms = [0]
+    monkeypatch.setattr(otlp_export, "_now_ms", lambda: now_ms[0])
+    losses = otlp_export._Losses()
+    for now_ms[0] in range(0, 120_000, 1_000):
+        losses.add(3, REFUSED)
+    losses.tell_rest()
+    losses.tell_rest()
+    told = [record.message for record in caplog.records]
+    assert [line.split()[0] for line in told] == ["3", "180", "177"]
+    assert told[0] == "3 pushes of client telemetry are lost, refused: bad"
+
+
+def test_what_a_stranger_says_is_one_line_and_moves_no_terminal(caplog):
+    said = "HTTP 400 one\r\n\x1b[2Jtwo\u2028three" + "\n" + "x" * 60_000
+    exporter = exporter_with(Sender(lambda body: Outcome(Status.REFUSED, said)))
+    exporter.accept(Push(b"x"))
+    exporter.close(60_000)
+    (line,) = [record.message for record in caplog.records]
+    assert line.startswith("1 pushes of client telemetry are lost, refused: HTTP 400 one [2Jtwo three x")
+    assert line.isprintable()
+    assert len(line) < 1_100
+
+
 def test_closing_is_bounded_and_nothing_is_taken_afterwards():
     sender = Sender(lambda body: RETRY)
     exporter = exporter_with(sender, retry_first_ms=60_000, retry_longest_ms=60_000)
