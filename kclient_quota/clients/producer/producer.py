@@ -184,7 +184,7 @@ class PacedProducer(TakingProducer, TelemetryMethods):
             QuotaThrottledError: none was.
         """
         callback = on_delivery if callback is None else callback
-        is_plain = self._kq_outbox.is_open and not (self._kq_chain or self._kq_errors_only)
+        is_plain = self._kq_outbox.is_open and not (self._kq_outbox.closing or self._kq_chain or self._kq_errors_only)
         if is_plain or not self._kq_is_batch(messages):
             taken = super().produce_batch(topic, messages, partition, callback)  # or it says what is wrong
             if taken and self._kq_beginning.is_wanted:
@@ -298,8 +298,7 @@ class PacedProducer(TakingProducer, TelemetryMethods):
             def is_in_vain() -> bool:
                 return self._kq_throttled_for_ms(min) > deadline_ms - clock.now_ms()
 
-            self._kq_drain(deadline_ms, is_in_vain)
-            self._kq_outbox.close()  # whatever other threads have got in by now is reported, too
+            self._kq_outbox.close()  # what other threads have got in by now is delivered, too
             left = self._kq_drain(deadline_ms, is_in_vain)
             if left:
                 logger.warning("Producer closes with %d messages that its broker did not take: they are purged", left)
