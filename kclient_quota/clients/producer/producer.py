@@ -266,7 +266,8 @@ class PacedProducer(TakingProducer, TelemetryMethods):
         """Deliver what there is and close; takes little more than `max.block.ms`.
 
         What cannot be delivered by then is purged: at once where the broker's throttle lasts longer. Every message
-        gets its delivery report. What a callback raises is raised when all is done.
+        gets its delivery report. What a callback raises is raised when all is done. Who produces meanwhile in another
+        thread is refused; callbacks are not.
 
         Returns:
             True; False if a transaction is open and its coordinator does not answer in time. The broker aborts it then,
