@@ -87,8 +87,3 @@ class Heartbeat:
         if self._told_of_ms == self._touched_at_ms:
             return self._near_ms
         return max(0, self._near_ms - self.silent_ms(now_ms))
-
-
-def is_over(error: RuntimeError) -> bool:
-    """Whether a beat came too late for its consumer, or for the workers of that; not what a callback has raised."""
-    return str(error) == CLOSED or str(error).startswith("cannot schedule new futures")

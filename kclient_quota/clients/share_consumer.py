@@ -96,6 +96,7 @@ class PacedShareConsumer(CShareConsumer, TelemetryMethods):
         self._kq_throttle_metrics = ClientThrottleMetrics(SHARE_CONSUMER, self._kq_client_id)
         self._kq_interceptors = ConsumerInterceptors(load(ours.interceptors, given, ("on_consume",)))
         self._kq_events: deque[Any] = deque()
+        self._kq_untold: deque[Any] = deque()  # which the application has yet to be told of
         self._kq_their_throttle_cb: Callable[[Any], Any] | None = conf.get("throttle_cb")
         self._kq_asked_at_ms = now_ms
         self._kq_said_too_large = 0
@@ -132,6 +133,7 @@ class PacedShareConsumer(CShareConsumer, TelemetryMethods):
         end_ms = None if timeout_s < 0 else clock.now_ms() + round(timeout_s * 1000)
         has_committed = False
         while True:
+            self._kq_tell()  # while nothing is in hand that would be lost with what their callback raises
             now_ms = clock.now_ms()
             left_ms = SLICE_MS if end_ms is None else max(0, end_ms - now_ms)
             wait_ms = self._kq_wait_ms(now_ms)
@@ -212,8 +214,15 @@ class PacedShareConsumer(CShareConsumer, TelemetryMethods):
             if throttle_ms > 0:
                 self._kq_on_throttle(event, throttle_ms, SYSTEM_CLOCK.now_ms())
             if self._kq_their_throttle_cb is not None:
-                self._kq_their_throttle_cb(event)
+                self._kq_untold.append(event)
         self._kq_log.on_time(SYSTEM_CLOCK.now_ms())
+
+    def _kq_tell(self) -> None:
+        """Tell the application of them."""
+        while self._kq_untold:
+            event = self._kq_untold.popleft()
+            if self._kq_their_throttle_cb is not None:
+                self._kq_their_throttle_cb(event)
 
     def _kq_on_throttle(self, event: Any, throttle_ms: int, now_ms: int) -> None:
         pace = self._kq_pace

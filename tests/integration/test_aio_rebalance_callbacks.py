@@ -114,7 +114,15 @@ async def test_what_waits_in_a_transaction_that_a_callback_ends_is_refused(
     assert committed(broker, "orders") == [b"next"]
 
 
-@pytest.mark.parametrize("error", [ValueError("in a callback"), RuntimeError("in a callback")])
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError("in a callback"),
+        RuntimeError("in a callback"),
+        RuntimeError("cannot schedule new futures after shutdown"),
+    ],
+    ids=["ValueError", "RuntimeError", "of workers of its own"],
+)
 async def test_a_callback_that_fails_costs_no_message_and_no_heartbeat(
     broker: EmbeddedBroker, consumer: Rebalanced, error: Exception
 ) -> None:

@@ -189,3 +189,24 @@ def test_a_destructor_closes_it_as_the_interpreter_ends(broker: EmbeddedBroker) 
     script = AT_THE_END.format(conf=conf(broker))
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
     assert (ended.returncode, "Exception ignored" in ended.stderr) == (0, False), ended.stderr
+
+
+def test_a_throttle_cb_that_raises_takes_no_messages_along(broker: EmbeddedBroker) -> None:
+    raised: list[str] = []
+    got: set[int] = set()
+
+    def hear(_event: Any) -> None:
+        raise ValueError("theirs")
+
+    def receive(consumer: Any) -> bool:
+        # another broker's, which comes in the same poll as the records of this one
+        consumer._kq_events.append(confluent_kafka.ThrottleEvent("other:9092/2", 2, 0.001))
+        try:
+            got.update(message.offset() for message in consumer.poll(0.5))
+        except ValueError as error:
+            raised.append(str(error))
+        return len(got) == RECORDS and len(raised) > 0
+
+    with kclient_quota.ShareConsumer(conf(broker, throttle_cb=hear)) as consumer:
+        consumer.subscribe(["t"])
+        until(lambda: receive(consumer))

@@ -162,7 +162,7 @@ class AIOConsumer(confluent_kafka.aio.AIOConsumer, AIOTelemetryMethods):
     async def close(self, *args: Any, **kwargs: Any) -> Any:
         """As confluent_kafka.aio's; goes on when it is cancelled, and may be awaited again."""
         self._join_loop()
-        if self._closing is None or self._closing.cancelled():  # the latter with all other tasks of a loop
+        if self._closing is None or (self._closing.cancelled() and not self._closed):  # with all other tasks of a loop
             self._closing = asyncio.ensure_future(self._close(*args, **kwargs))
         return await asyncio.shield(self._closing)
 
@@ -210,14 +210,19 @@ class AIOConsumer(confluent_kafka.aio.AIOConsumer, AIOTelemetryMethods):
             self._consumer.take_back(messages)
 
     async def _close(self, *args: Any, **kwargs: Any) -> Any:
-        is_cut_short = False
+        is_over = False
+
+        def close() -> Any:
+            nonlocal is_over
+            try:
+                return self._consumer.close(*args, **kwargs)
+            finally:
+                is_over = True
+
         try:
-            return await self._call(self._consumer.close, *args, **kwargs)
-        except asyncio.CancelledError:
-            is_cut_short = True
-            raise
+            return await self._call(close)
         finally:
-            if not is_cut_short:
+            if is_over:  # not where this was cancelled before; a CancelledError may be a callback's as well
                 self._closed = True
                 if self._owns_executor:
                     await asyncio.get_running_loop().run_in_executor(None, self.executor.shutdown, True)

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import confluent_kafka.aio
 
-from kclient_quota.clients.heartbeat import is_over
+from kclient_quota.clients.heartbeat import CLOSED
 
 LAST_BEAT_S: Final = 2.0
 """How long closing waits for a beat, whose callback may be what closes."""
@@ -39,8 +39,8 @@ class Beats:
         try:
             await self._reach()
         except RuntimeError as error:
-            if not is_over(error):  # but a rebalance callback's
-                raise
+            if str(error) != CLOSED and self._has_workers():
+                raise  # a rebalance callback's
             self._consumer = None
         finally:
             self._beating = False
@@ -64,6 +64,14 @@ class Beats:
         """Wait for a beat that nobody waits for, and the callbacks that run in it."""
         if self._task is not None:
             await asyncio.wait([self._task], timeout=within_s)
+
+    def _has_workers(self) -> bool:
+        """Whether those who are to beat still take work; a callback may say the same of its own workers."""
+        try:
+            getattr(self._consumer, "executor", self._executor).submit(int)
+        except RuntimeError:
+            return False
+        return True
 
     async def _reach(self) -> None:
         if isinstance(self._consumer, confluent_kafka.aio.AIOConsumer):

@@ -309,6 +309,7 @@ class PacedConsumer(Storing, TelemetryMethods):
             self._kq_credit = 0.0
             self._kq_held.drop()
             self._kq_interceptors.close()
+        self._kq_listener.raise_kept()
 
     def __exit__(
         self,

@@ -81,9 +81,9 @@ class Listener:
         out["stats_cb"] = out["throttle_cb"] = self.events.append
         out.update(refused_callbacks(conf))
         if interceptors or callable(conf.get("on_commit")):
-            out["on_commit"] = partial(_on_commit, self, interceptors, conf.get("on_commit"))
+            out["on_commit"] = partial(self.keep, _on_commit, self, interceptors, conf.get("on_commit"))
         if callable(conf.get("error_cb")):
-            out["error_cb"] = partial(self.call_back, conf["error_cb"])
+            out["error_cb"] = partial(self.keep, self.call_back, conf["error_cb"])
         return out
 
     def hear(self) -> bool:
@@ -94,6 +94,8 @@ class Listener:
             had_statistics = True
         while self.events:
             event = self.events.popleft()
+            if isinstance(event, BaseException):
+                raise event
             if isinstance(event, str):
                 had_statistics = True
                 self._attend(self._on_statistics, event)
@@ -104,6 +106,23 @@ class Listener:
             if theirs is not None:
                 self.call_back(theirs, event)
         return had_statistics
+
+    def keep(self, call: Callable[..., Any], *args: Any) -> None:
+        """Call within librdkafka; what is raised is raised when that has returned.
+
+        It ends a `consume()` in there otherwise, whose messages librdkafka loses: its close waits for them for ever.
+        """
+        try:
+            call(*args)
+        except BaseException as error:  # noqa: BLE001 - whatever it is
+            self.events.append(error)
+
+    def raise_kept(self) -> None:
+        """The consumer is closed, and hears no more."""
+        kept = [event for event in self.events if isinstance(event, BaseException)]
+        self.events.clear()
+        if kept:
+            raise kept[-1]
 
     def call_back(self, call: Callable[..., Any], *args: Any) -> None:
         """Call the application."""

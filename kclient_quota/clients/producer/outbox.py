@@ -158,8 +158,7 @@ class Outbox:
         is_running: whether there is a sender.
         sender: the thread that is it; 0: none.
         stops: whether it is to end.
-        is_closed: whether messages are refused, as the producer is being closed: all but those of callbacks, which are
-            served until the end.
+        closing: the thread that closes the producer, 0: none; only that, and callbacks until the end, produce then.
         is_ending: whether the interpreter is: its end stops threads anywhere, so senders have ended before, and callers
             do their work.
         has_no_thread: whether none could be started for a sender: callers do its work until one can.
@@ -195,7 +194,7 @@ class Outbox:
         self.is_running = False
         self.sender = 0
         self.stops = False
-        self.is_closed = False
+        self.closing = 0
         self.is_broken = False
         self.is_ending = False
         self.has_no_thread = False
@@ -214,13 +213,13 @@ class Outbox:
             RuntimeError: the producer is being closed.
         """
         with self.lock:
-            if self.is_closed and not self.is_calling():
+            if self.closing and not (self.closing == threading.get_ident() or self.is_calling()):
                 raise RuntimeError("Producer has been closed")
             # Decided here, and not only where the caller has looked: what he produces next would overtake this one.
             if self.is_open or self.has_spare:
                 return False
             self.spare_bars.add("use")
-            if self.is_closed and self.stops:  # a signal's handler has closed it since the first line; none comes below
+            if self.closing and self.stops:  # a signal's handler has closed it since the first line; none comes below
                 raise RuntimeError("Producer has been closed")
             self.accepted += 1
             self.inbox.items.append(message)  # a call of C: an interrupt comes before both lines, or after them
@@ -230,10 +229,11 @@ class Outbox:
         return True
 
     def close(self) -> None:
-        """Take no message any more: once what is here has been reported, nobody would see to another."""
+        """Take no message of other threads any more: who goes on producing would have this one wait for each."""
         with self.lock:
-            self.is_closed = True
+            self.closing = threading.get_ident()
             self.is_spare = False  # nor does anybody hand one over himself
+            self.bars.add("close")
 
     def give_up(self, handed: Handed) -> bool:
         """A caller waits no longer: whether the message is not taken then."""

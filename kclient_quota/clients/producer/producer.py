@@ -184,7 +184,7 @@ class PacedProducer(TakingProducer, TelemetryMethods):
             QuotaThrottledError: none was.
         """
         callback = on_delivery if callback is None else callback
-        is_plain = self._kq_outbox.is_open and not (self._kq_chain or self._kq_errors_only)
+        is_plain = self._kq_outbox.is_open and not (self._kq_outbox.closing or self._kq_chain or self._kq_errors_only)
         if is_plain or not self._kq_is_batch(messages):
             taken = super().produce_batch(topic, messages, partition, callback)  # or it says what is wrong
             if taken and self._kq_beginning.is_wanted:
@@ -266,7 +266,8 @@ class PacedProducer(TakingProducer, TelemetryMethods):
         """Deliver what there is and close; takes little more than `max.block.ms`.
 
         What cannot be delivered by then is purged: at once where the broker's throttle lasts longer. Every message
-        gets its delivery report. What a callback raises is raised when all is done.
+        gets its delivery report. What a callback raises is raised when all is done. Who produces meanwhile in another
+        thread is refused; callbacks are not.
 
         Returns:
             True; False if a transaction is open and its coordinator does not answer in time. The broker aborts it then,
@@ -298,8 +299,7 @@ class PacedProducer(TakingProducer, TelemetryMethods):
             def is_in_vain() -> bool:
                 return self._kq_throttled_for_ms(min) > deadline_ms - clock.now_ms()
 
-            self._kq_drain(deadline_ms, is_in_vain)
-            self._kq_outbox.close()  # whatever other threads have got in by now is reported, too
+            self._kq_outbox.close()  # what other threads have got in by now is delivered, too
             left = self._kq_drain(deadline_ms, is_in_vain)
             if left:
                 logger.warning("Producer closes with %d messages that its broker did not take: they are purged", left)

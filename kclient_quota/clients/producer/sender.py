@@ -260,7 +260,7 @@ class Sender:
             lane: 0 if outbox.notices else core.free_bytes(now_ms, lane) for lane in self.metrics.lanes
         }
         with self._alone() as is_alone:
-            is_at_work = is_alone and outbox.is_running and not outbox.is_closed
+            is_at_work = is_alone and outbox.is_running and not outbox.closing
             if is_at_work and len(self.metrics.lanes) == 1 and not self._transaction.possible:
                 may = outbox.inbox.empty() and not (self._came or outbox.notices)
                 left = outbox.spare

@@ -8,7 +8,7 @@ from inspect import iscoroutinefunction
 from typing import Any, Final
 
 from kclient_quota.clients.calls import refused_callbacks
-from kclient_quota.clients.heartbeat import is_over
+from kclient_quota.clients.heartbeat import CLOSED
 from kclient_quota.clients.librdkafka.statistics_schedule import schedule, unless_old
 from kclient_quota.clients.limits import Limit, LimitFinder, LimitWatch
 from kclient_quota.clients.producer.hearing import Hearing
@@ -232,7 +232,7 @@ def keep_alive(heartbeat: Any) -> Callable[[], None] | None:
         try:
             beat()
         except RuntimeError as error:  # a rebalance callback may raise one as well
-            if not is_over(error):
+            if str(error) != CLOSED:
                 raise
 
     return keep

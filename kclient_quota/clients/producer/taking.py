@@ -86,7 +86,7 @@ class TakingProducer(TransactingProducer):
         self, topic: str, value: Any, key: Any, partition: int, callback: Callback | None, timestamp: int, headers: Any
     ) -> None:
         """Straight to librdkafka where nothing limits it, or little of a large quota is used; into the queue."""
-        if self._kq_outbox.is_open:
+        if self._kq_outbox.is_open and not self._kq_outbox.closing:
             self._kq_pass_on(topic, value, key, partition, callback, timestamp, headers)
         elif self._kq_outbox.has_spare:
             self._kq_hand_over(topic, value, key, partition, callback, timestamp, headers)
