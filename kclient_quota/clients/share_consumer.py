@@ -72,6 +72,7 @@ class PacedShareConsumer(CShareConsumer, TelemetryMethods):
     _kq_asked: SharedAccounts | None = None  # those that know of a request under way
     _kq_pace = cast("SharedAccounts", NotMade(confluent_kafka.IllegalStateException, "Share consumer closed"))
     _kq_throttle_metrics = cast("ClientThrottleMetrics", _kq_pace)
+    _kq_untold: deque[Any] = deque()
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         given = merged(args, kwargs)

@@ -31,8 +31,16 @@ class Reader:
                 **conf,
             }
         )
+        begun: set[int] = set()
+
+        def ask(seen: Intercepted) -> None:
+            begun.update(part.partition_index for topic in seen.request.topics for part in topic.partitions)
+
+        # all are to be read from here on, `latest`, before there is anything
+        cluster.control("ListOffsets", ask, times=None)
         self.consumer.subscribe(["orders"])
-        self.until(lambda: bool(self.consumer.assignment()))
+        self.until(lambda: len(begun) == PARTITIONS)
+        cluster.clear_controls()
         fill(cluster)
         self.until(lambda: len(self.next) == PARTITIONS)
         quota.limit = 1_000_000

@@ -59,7 +59,8 @@ def started(cluster, *more):
 
 def run_apart(arguments):
     interruptible = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"  # in the background, too
-    code = f"{interruptible}; import kclient_quota.cli.main as m; m.entry()"
+    hung_up = "signal.signal(signal.SIGHUP, signal.SIG_DFL)"  # though the suite may run under `nohup`
+    code = f"{interruptible}; {hung_up}; import kclient_quota.cli.main as m; m.entry()"
     given = [sys.executable, "-c", code, *arguments]
     patient = {**os.environ, "OTEL_EXPORTER_OTLP_TIMEOUT": "60000"}
     return subprocess.Popen(given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=patient)

@@ -97,4 +97,4 @@ def accepted(answer: bytes) -> Outcome:
     except DecodeError:
         return Outcome(Status.ACCEPTED)
     rejected = max(0, partial.rejected_data_points)  # it has a sign on the wire, and takes back nothing that was lost
-    return Outcome(Status.ACCEPTED, partial.error_message, rejected_points=rejected)
+    return Outcome(Status.ACCEPTED, partial.error_message[:_MOST_SAID], rejected_points=rejected)
