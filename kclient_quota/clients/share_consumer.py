@@ -72,7 +72,7 @@ class PacedShareConsumer(CShareConsumer, TelemetryMethods):
     _kq_asked: SharedAccounts | None = None  # those that know of a request under way
     _kq_pace = cast("SharedAccounts", NotMade(confluent_kafka.IllegalStateException, "Share consumer closed"))
     _kq_throttle_metrics = cast("ClientThrottleMetrics", _kq_pace)
-    _kq_untold: deque[Any] = deque()
+    _kq_untold: deque[Any] = deque()  # noqa: RUF012 - of one that was never made: always empty
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         given = merged(args, kwargs)

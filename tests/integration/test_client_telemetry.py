@@ -263,11 +263,14 @@ def test_it_comes_back_after_its_connection_was_cut(cluster):
 
 def test_a_client_that_is_forgotten_leaves_no_thread(cluster):
     cluster.set_client_metrics("all", interval_ms=100)
+    before = set(threading.enumerate())  # of clients that another test has left
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "client.id": "gone"})
     assert wait_until(lambda: pushes(cluster, "gone"))
+    own = [thread for thread in set(threading.enumerate()) - before if thread.name == "kafka-client-telemetry"]
+    assert own
     del producer
     gc.collect()
-    assert wait_until(lambda: not [t for t in threading.enumerate() if t.name == "kafka-client-telemetry"])
+    assert wait_until(lambda: not any(thread.is_alive() for thread in own))
     assert wait_until(lambda: pushes(cluster, "gone")[-1].terminating)
 
 

@@ -5,6 +5,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import ClassVar
 
 import confluent_kafka
 import pytest
@@ -32,6 +33,7 @@ class Scene:
     """A producer whose callbacks all raise, and what they were called with."""
 
     raises = ValueError
+    made: ClassVar[list["Scene"]] = []
 
     def __init__(self, brokers, kind, name, topic, **conf):
         self.cluster, self.proxies = brokers
@@ -41,6 +43,7 @@ class Scene:
         conf = {"batch.size": 2_000, "message.timeout.ms": 60_000, "log_level": 0, "client.id": name, **conf}
         servers = self.cluster.bootstrap_servers
         self.producer = kind({"bootstrap.servers": servers, "enable.idempotence": True, **conf}, **kept)
+        self.made.append(self)
 
     def report(self, error, message):
         self.called.append(error)
@@ -61,6 +64,11 @@ class Scene:
 def near(brokers) -> Iterator[None]:
     yield
     brokers[1].each(lambda proxy: proxy.delay())
+    while Scene.made:  # confluent_kafka keeps what a callback has raised for good, and with it who called
+        producer = Scene.made.pop().producer
+        if isinstance(producer, Producer):
+            with suppress(Exception):
+                producer.close()
 
 
 def test_plain_delivers_all_in_a_flush_and_then_raises(brokers):
