@@ -2,6 +2,7 @@
 
 import inspect
 import re
+from enum import Enum
 
 import kclient_quota
 from docs.generate.page import first_paragraph, head, markdown
@@ -85,6 +86,8 @@ def _member(name: str, value: object) -> list[str]:
 
 
 def _signature(thing: object) -> str:
+    if isinstance(thing, type) and not issubclass(thing, Enum) and inspect.isfunction(thing.__init__):  # type: ignore[misc]
+        thing = thing.__init__  # type: ignore[misc] # Python 3.11's first releases show those of a `__new__`
     try:
         signed = inspect.signature(thing)  # type: ignore[arg-type]
     except (TypeError, ValueError):

@@ -133,5 +133,8 @@ class Listener:
             # a client that went away, or whose TLS is none of ours
             _LOG.debug("a connection has ended before it began: %s", error)
         else:
+            if not transport.is_reading():  # the first releases of Python 3.11 have begun to, paused before or not
+                transport.resume_reading()
+                transport.pause_reading()
             if self._is_closed:
                 transport.abort()
