@@ -3,8 +3,7 @@
 import socket
 
 from kclient_quota.broker import EmbeddedBroker
-
-API_VERSIONS = bytes.fromhex("0000000a 0012 0000 00000001 ffff")
+from tests.bare_requests import API_VERSIONS
 
 
 def test_nobody_is_answered_before_the_topics_are_made(monkeypatch):

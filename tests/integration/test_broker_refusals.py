@@ -5,8 +5,7 @@ import socket
 from contextlib import ExitStack
 
 from kclient_quota.broker import EmbeddedBroker
-
-API_VERSIONS = bytes.fromhex("0000000a 0012 0000 00000001 ffff")
+from tests.bare_requests import API_VERSIONS
 
 
 def begins_to_read(transport, fd, callback, *args):
