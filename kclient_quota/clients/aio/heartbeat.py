@@ -68,7 +68,7 @@ class Beats:
     def _has_workers(self) -> bool:
         """Whether those who are to beat still take work; a callback may say the same of its own workers."""
         is_of_asyncio = isinstance(self._consumer, confluent_kafka.aio.AIOConsumer)
-        workers = self._consumer.executor if is_of_asyncio else self._executor
+        workers = getattr(self._consumer, "executor", self._executor) if is_of_asyncio else self._executor
         try:
             workers.submit(int)
         except RuntimeError:
