@@ -17,6 +17,7 @@ from tests.suite.compiling import import_in_turns
 from tests.suite.measuring import Measuring
 from tests.suite.reporting import Clocked, NothingLeftOut, Reporting, WithoutKafka, is_ci
 from tests.suite.turns import Turns
+from tests.suite.waiting_threads import WaitingThreads
 
 BROKERS = ["embedded", "apache-kafka"]
 """What a test that asks for `cluster` or `three_brokers` runs on."""
@@ -45,6 +46,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Reporting(with_budgets=config.getoption("budgets")))
     config.pluginmanager.register(WithoutKafka())
     config.pluginmanager.register(Clocked())
+    config.pluginmanager.register(WaitingThreads())
     if is_ci():
         config.pluginmanager.register(NothingLeftOut())
     turns = Turns(config)
