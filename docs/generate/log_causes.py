@@ -398,6 +398,14 @@ CAUSES: dict[str, tuple[str, str]] = {
         "a client sent what is no OTLP, or an exporter failed",
         "look at the reason in the message",
     ),
+    "%s could not be removed from the cluster": (
+        "`certify broker` has set or made it, and the cluster refused, or did not answer, when it was to be removed",
+        "remove it by hand: `kafka-quotas`, `kafka-client-metrics`, `kafka-topics.sh`",
+    ),
+    "the cluster does not answer: quotas and topics": (
+        "`certify broker` was interrupted, and the cluster did not take within 0.8 s that what was set is removed",
+        "remove what has that name by hand",
+    ),
     "client telemetry could not be delivered": (
         "the collector did not answer until the broker closed",
         "check the collector",
