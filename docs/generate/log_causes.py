@@ -222,10 +222,14 @@ CAUSES: dict[str, tuple[str, str]] = {
         "the collector refused them for good, or did not answer in any try; at most a line a minute for each of these",
         "look at the status in the message; check the exporter's address, credentials and TLS files",
     ),
-    "%d points are lost, of an export that was taken": (
+    "%d points are lost, of exports that were taken": (
         "the collector does not want them, for the reason in the message if it gives one: points that are too old, too "
-        "many series; told of the first such export, and of every thousandth",
+        "many series; at most a line a minute, which counts what was lost since the last one",
         "look at the collector's limits; subscribe to fewer metrics",
+    ),
+    "the collector takes client telemetry, and says": (
+        "the collector warns of something that it does not refuse yet; at most a line a minute",
+        "what the message says",
     ),
     "the collector does not take client telemetry": (
         "two exports in a row could not be made, for the reason in the message, or it has asked to be left alone for more "
@@ -393,6 +397,14 @@ CAUSES: dict[str, tuple[str, str]] = {
     "a push of client instance": (
         "a client sent what is no OTLP, or an exporter failed",
         "look at the reason in the message",
+    ),
+    "%s could not be removed from the cluster": (
+        "`certify broker` has set or made it, and the cluster refused, or did not answer, when it was to be removed",
+        "remove it by hand: `kafka-quotas`, `kafka-client-metrics`, `kafka-topics.sh`",
+    ),
+    "the cluster does not answer: quotas and topics": (
+        "`certify broker` was interrupted, and the cluster did not take within 0.8 s that what was set is removed",
+        "remove what has that name by hand",
     ),
     "client telemetry could not be delivered": (
         "the collector did not answer until the broker closed",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -44,6 +45,8 @@ _KNOWN_TYPES = {USER, CLIENT_ID, IP}
 class QuotaAdmin:
     """Describes, resolves and alters client quotas over a connection of its own. Shared by threads, which take turns.
 
+    A process that is forked from its own has a connection and a thread anew, when it first asks for something.
+
     Args:
         conf: a confluent_kafka configuration; what does not concern connections is ignored.
         clock: for deadlines.
@@ -53,9 +56,9 @@ class QuotaAdmin:
     """
 
     def __init__(self, conf: Mapping[str, Any], *, clock: Clock = SYSTEM_CLOCK) -> None:
-        self._client = ClusterClient(conf, clock)
+        self._conf = dict(conf)
         self._clock = clock
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kclient-quota-admin")
+        self._begin()
 
     # -- quotas
 
@@ -75,7 +78,7 @@ class QuotaAdmin:
             a future of entities with their values by key; ClusterError when the cluster refuses or does not answer.
         """
         wanted = filter or ClientQuotaFilter.all()
-        return self._thread.submit(self._describe, wanted, _milliseconds(request_timeout))
+        return self._submit(self._describe, wanted, _milliseconds(request_timeout))
 
     def describe_effective_client_quotas(
         self,
@@ -98,7 +101,7 @@ class QuotaAdmin:
         """
         results = {entity: _promise() for entity in entities}
         timeout_ms = _milliseconds(request_timeout)
-        self._thread.submit(self._resolve, results, include_overrides, timeout_ms)
+        self._submit(self._resolve, results, include_overrides, timeout_ms)
         return results
 
     def index_client_quotas(self, *, request_timeout: float = REQUEST_TIMEOUT_S) -> Future[EffectiveQuotas]:
@@ -108,7 +111,7 @@ class QuotaAdmin:
             a future of the index, as things are now; ClusterError when the cluster refuses or does not answer.
         """
         configured = self.describe_client_quotas(request_timeout=request_timeout)
-        return self._thread.submit(lambda: EffectiveQuotas(configured.result().items()))
+        return self._submit(lambda: EffectiveQuotas(configured.result().items()))
 
     def alter_client_quotas(
         self,
@@ -140,7 +143,7 @@ class QuotaAdmin:
                 raise ConfigError(f"alterations: {alteration.entity} stands in them twice")
             results[alteration.entity] = _promise()
         timeout_ms = _milliseconds(request_timeout)
-        self._thread.submit(self._alter, tuple(alterations), results, validate_only, timeout_ms)
+        self._submit(self._alter, tuple(alterations), results, validate_only, timeout_ms)
         return results
 
     # -- what units other than Kafka's own need
@@ -148,6 +151,8 @@ class QuotaAdmin:
     @property
     def client(self) -> ClusterClient:
         """The connection, for questions of `kclient_quota.cluster`."""
+        if os.getpid() != self._owner:
+            self._begin()
         return self._client
 
     def describe_cluster(
@@ -155,7 +160,7 @@ class QuotaAdmin:
     ) -> Future[ClusterMetadata]:
         """Brokers, and who leads the partitions of some topics (None means all); a future."""
         timeout_ms = _milliseconds(request_timeout)
-        return self._thread.submit(lambda: describe_cluster(self._client, topics, timeout_ms=timeout_ms))
+        return self._submit(lambda: describe_cluster(self._client, topics, timeout_ms=timeout_ms))
 
     # -- client-metrics subscriptions
 
@@ -203,7 +208,9 @@ class QuotaAdmin:
     # -- life
 
     def close(self) -> None:
-        """Wait for what is under way and close the connection."""
+        """Wait for what is under way and close the connection; a forked process leaves its parent's alone."""
+        if os.getpid() != self._owner:
+            return
         self._thread.shutdown()
         self._client.close()
 
@@ -216,11 +223,21 @@ class QuotaAdmin:
         else:
             self.close()
 
+    def _begin(self) -> None:
+        self._client = ClusterClient(self._conf, self._clock)
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kclient-quota-admin")
+        self._owner = os.getpid()
+
+    def _submit(self, work: Callable[..., T], *args: Any) -> Future[T]:
+        if os.getpid() != self._owner:  # threads do not survive a fork, and on one connection two would talk at once
+            self._begin()
+        return self._thread.submit(work, *args)
+
     # -- on the thread
 
     def _with_client(self, function: Callable[..., T], request_timeout: float, *args: Any) -> Future[T]:
         timeout_ms = _milliseconds(request_timeout)
-        return self._thread.submit(lambda: function(self._client, *args, timeout_ms=timeout_ms))
+        return self._submit(lambda: function(self._client, *args, timeout_ms=timeout_ms))
 
     def _describe(self, wanted: ClientQuotaFilter, timeout_ms: int) -> Quotas:
         components = [_on_the_wire(each.entity_type, each.match_type, each.match) for each in wanted.components]

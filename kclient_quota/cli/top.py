@@ -88,7 +88,7 @@ def run(options: argparse.Namespace) -> int:
             raise shown.failure
         if quotas.problem:
             warn(quotas.problem)
-        return 0
+        return int(shown.return_code or 0)
     finally:
         ends[0] = True
         quotas.close()
@@ -97,7 +97,8 @@ def run(options: argparse.Namespace) -> int:
 
 def _screen(options: argparse.Namespace) -> "Callable[..., Any] | None":
     """The screen, where there is a terminal, somebody wants it, and textual is installed."""
-    if options.json or not (sys.stdin.isatty() and _may_clear(options)):
+    has_keyboard = sys.stdin is not None and sys.stdin.isatty()  # none where a shell's `<&-` has closed it
+    if options.json or not (has_keyboard and _may_clear(options)):
         return None
     try:
         from kclient_quota.cli.top_screen import TopScreen  # noqa: PLC0415 - an extra
@@ -124,14 +125,17 @@ def _summary(top: "Top", trouble: "_Trouble", rows: "Sequence[Row]") -> str:
 
 
 def _print(rows: "list[Row]", summary: "Callable[[Sequence[Row]], str]", options: argparse.Namespace) -> None:
-    from kclient_quota.operate.top import table  # noqa: PLC0415 - as above
+    from kclient_quota.operate.top import short, table  # noqa: PLC0415 - as above
 
     if options.json:
         print(json.dumps([row.as_dict() for row in rows]), flush=True)
         return
     is_screen = _may_clear(options)
-    fit = max(1, shutil.get_terminal_size().lines - _AROUND) if is_screen else len(rows)
+    size = shutil.get_terminal_size()
+    fit = max(1, size.lines - _AROUND) if is_screen else len(rows)
     text = table(rows[:fit], unix_ms()) if rows else "no client has pushed anything yet"
+    if is_screen:  # a line that is broken in two would push the first ones out
+        text = "\n".join(short(line, size.columns) for line in text.splitlines())
     more = f"\nand {len(rows) - fit} more" if len(rows) > fit else ""
     print(f"{_CLEAR if is_screen else ''}{summary(rows)}\n\n{text}{more}", flush=True)
 

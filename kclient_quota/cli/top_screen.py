@@ -1,15 +1,19 @@
 """The screen of `kclient-quota top`, for those who have textual."""
 
+import asyncio
+import signal
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import ClassVar
 
 from rich.text import Text
 from textual import work
 from textual.app import App, ComposeResult
-from textual.binding import BindingType
+from textual.binding import Binding, BindingType
 from textual.widgets import DataTable, Footer, Input, Static
 from textual.worker import get_current_worker
 
+from kclient_quota.cli.running import TERMINATED
 from kclient_quota.clock import unix_ms
 from kclient_quota.errors import KclientQuotaError
 from kclient_quota.operate.top import COLUMNS, SORTS, Row, cells, details
@@ -49,6 +53,8 @@ class TopScreen(App[None]):
         ("s", "sort", "Sort by the next"),
         ("slash", "filter", "Filter"),
         ("escape", "show_all", "Show all"),
+        Binding("ctrl+c", "quit", "Quit", show=False, priority=True),  # textual would only name another key
+        Binding("ctrl+z", "suspend_process", "Suspend", show=False, priority=True),
     ]
 
     def __init__(
@@ -77,9 +83,15 @@ class TopScreen(App[None]):
 
     def on_mount(self) -> None:
         """Begin to look."""
+        with suppress(NotImplementedError, RuntimeError, ValueError):  # where a loop hears no signals
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._terminate)
         self.query_one(DataTable).focus()
         self.show()
         self._watch()
+
+    def _terminate(self) -> None:
+        """Somebody has sent SIGTERM: end in order, or the terminal would be left without lines and echo."""
+        self.exit(return_code=TERMINATED)
 
     @work(thread=True, exclusive=True)
     def _watch(self) -> None:

@@ -6,7 +6,9 @@ import math
 import re
 from collections import Counter
 from dataclasses import asdict, dataclass, field
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from unicodedata import east_asian_width, normalize
 
 from kclient_quota.admin.output import entity_text
 from kclient_quota.errors import ConfigError
@@ -294,10 +296,10 @@ def cells(rows: Iterable[Row], now_ms: int) -> list[tuple[str, ...]]:
     """Rows as people read them, each cell of its column's width at most."""
     return [
         (
-            _short(row.client, 12),
-            _short(row.user, 7),
+            short(row.client, 12),
+            short(row.user, 7),
             row.kind[0],
-            _short(row.level or "-", 8),
+            short(row.level or "-", 8),
             _duration(row.throttle_avg_ms),
             f"{min(row.wait_ratio, 9.99):.0%}",
             _bytes(row.rate),
@@ -315,7 +317,9 @@ def table(rows: Sequence[Row], now_ms: int) -> str:
     """Rows below a head, in 80 columns."""
     lines = [tuple(column.head for column in COLUMNS), *cells(rows, now_ms)]
     return "\n".join(
-        " ".join(cell.ljust(column.width) for cell, column in zip(line, COLUMNS, strict=True)).rstrip()
+        " ".join(
+            cell + " " * (column.width - _columns(cell)) for cell, column in zip(line, COLUMNS, strict=True)
+        ).rstrip()
         for line in lines
     )
 
@@ -337,15 +341,24 @@ def details(row: Row, now_ms: int) -> str:
         limited,
         f"{longest}; {row.instance}",
     )
-    return "\n".join(_short(line, _DETAIL_WIDTH) for line in lines)
+    return "\n".join(short(line, _DETAIL_WIDTH) for line in lines)
 
 
 _DETAIL_WIDTH = 78
 
 
-def _short(text: str, width: int) -> str:
-    clean = "".join(character if character.isprintable() else "?" for character in text)
-    return clean if len(clean) <= width else f"{clean[: width - 1]}…"
+def short(text: str, width: int) -> str:
+    """A text in so many columns of a terminal, which obeys nothing of what is in it."""
+    clean = "".join(character if character.isprintable() else "?" for character in normalize("NFC", text))
+    if _columns(clean) <= width:
+        return clean
+    ends = accumulate(map(_columns, clean))
+    return "".join(character for character, end in zip(clean, ends, strict=True) if end < width) + "…"
+
+
+def _columns(text: str) -> int:
+    """How many a terminal takes for it: two for a character of Chinese or Japanese, and for an emoji."""
+    return sum(2 if east_asian_width(character) in "WF" else 1 for character in text)
 
 
 def _bytes(value: float) -> str:

@@ -1,5 +1,8 @@
 """`QuotaAdmin` and its twin on the embedded broker, where requests can be seen, answered and broken."""
 
+import multiprocessing
+import os
+
 import pytest
 
 from kclient_quota.admin.aio import AIOQuotaAdmin
@@ -15,7 +18,7 @@ from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.broker.request.controls import HANG_UP
 from kclient_quota.errors import ClusterError, ConfigError
 from kclient_quota.quota.entity import DEFAULT, ClientQuotaEntity
-from kclient_quota.wire.messages import AlterClientQuotasResponse, ApiVersionsResponse
+from kclient_quota.wire.messages import AlterClientQuotasResponse, ApiVersionsResponse, MetadataRequest
 
 of = ClientQuotaEntity.of
 DESCRIBE, ALTER = 48, 49
@@ -186,3 +189,31 @@ def test_brokers_that_do_not_know_the_api(broker):
         error = old.alter_client_quotas([setting(of(user="u"), producer_byte_rate=1.0)]).all().exception(30)
         assert "0 of 1 entities were altered" in str(error)
         assert error.error_code == 35
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_forked_child_has_a_connection_and_a_thread_of_its_own(admin, broker):
+    """Its parent's thread is not in it: what it asked for never came, whatever `request_timeout` was."""
+    admin.alter_client_quotas([setting(of(user="a"), producer_byte_rate=1.0)]).all().result(60)
+    reads, writes = os.pipe()
+
+    def ask():
+        admin.describe_client_quotas(request_timeout=30).result(60)
+        admin.client.ask(MetadataRequest(topics=[]), timeout_ms=30_000)
+        os.write(writes, b"told")
+
+    def leave():
+        with admin:
+            pass
+
+    for work in (ask, leave):
+        child = multiprocessing.get_context("fork").Process(target=work)
+        child.start()
+        child.join(60)
+        assert child.exitcode == 0
+    assert os.read(reads, 10) == b"told"
+    seen = len(broker.requests)
+    assert admin.describe_client_quotas().result(60) == {of(user="a"): {"producer_byte_rate": 1.0}}
+    assert [each.api_key for each in broker.requests[seen:]] == [DESCRIBE], "the parent's connection is whole"
+    os.close(reads)
+    os.close(writes)

@@ -1,6 +1,7 @@
-"""Ctrl-C ends every command before any wait of its own is over, with all that it has started."""
+"""Ctrl-C ends every command before any wait of its own is over, with all that it has started; so does SIGTERM."""
 
 import contextlib
+import signal
 import socket
 import threading
 
@@ -58,7 +59,11 @@ def test_ctrl_c_ends_a_command_that_waits_for_an_answer(module, words, silent, t
     assert process.returncode == 130
 
 
-def test_ctrl_c_ends_what_plays(tmp_path):
+BOTH = pytest.mark.parametrize(("by", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+
+
+@BOTH
+def test_ctrl_c_ends_what_plays(by, status, tmp_path):
     """Whatever it has started is gone as well."""
     pids = tmp_path / "pids"
     driver = tmp_path / "driver"
@@ -66,24 +71,25 @@ def test_ctrl_c_ends_what_plays(tmp_path):
     driver.chmod(0o755)
     process = started(MAIN, "certify", "client", "--side-by-side", "2", "--", str(driver))
     soon(lambda: pids.exists() and pids.read_text().count("\n") == 2)
-    assert interrupted(process)[0] < PROMPT_S
-    assert process.returncode == 130
+    assert interrupted(process, by)[0] < PROMPT_S
+    assert process.returncode == status
     soon(lambda: not any(is_alive(int(pid)) for pid in pids.read_text().split()))
     process = started(MAIN, "simulate", "--clients", "400", "--brokers", "4", "--seconds", "90000", "--jobs", "2")
     soon(lambda: len(children_of(process.pid)) >= 2)
     workers = children_of(process.pid)
-    assert interrupted(process)[0] < PROMPT_S
-    assert process.returncode == 130
+    assert interrupted(process, by)[0] < PROMPT_S
+    assert process.returncode == status
     soon(lambda: not any(map(is_alive, workers)))
     process = started(MAIN, "demo", "--scene", "producers", "--output", str(tmp_path / "report"))
     soon(lambda: len(children_of(process.pid)) == 3)
     workers = children_of(process.pid)
-    assert interrupted(process)[0] < PROMPT_S
-    assert process.returncode == 130
+    assert interrupted(process, by)[0] < PROMPT_S
+    assert process.returncode == status
     soon(lambda: not any(map(is_alive, workers)))
 
 
-def test_what_certify_has_set_on_a_broker_is_gone_after_ctrl_c():
+@BOTH
+def test_what_certify_has_set_on_a_broker_is_gone_after_ctrl_c(by, status):
     with EmbeddedBroker() as broker, QuotaAdmin({"bootstrap.servers": broker.bootstrap_servers}) as admin:
 
         def quotas():
@@ -91,6 +97,6 @@ def test_what_certify_has_set_on_a_broker_is_gone_after_ctrl_c():
 
         process = started(MAIN, "certify", "broker", "--bootstrap-server", broker.bootstrap_servers)
         soon(quotas)
-        interrupted(process)
-        assert process.returncode == 130
+        interrupted(process, by)
+        assert process.returncode == status
         assert not quotas()

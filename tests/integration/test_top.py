@@ -91,6 +91,20 @@ def test_a_screen_of_80_columns():
     assert "\x1b" not in text
 
 
+def test_names_in_wide_characters_and_accents_keep_to_their_columns():
+    """A character of Chinese or Japanese and an emoji take two columns: a row of 26 more was broken in two."""
+    top = Top()
+    for name in ("\u6ce8\u6587\u51e6\u7406\u30b5\u30fc\u30d3\u30b9", "\U0001f600" * 300, "e\u0301" * 7, "o" * 300):
+        fill(top, name, user=name, produce_throttle_time_avg=5.0)
+    _, *lines = table(top.rows(NOW), NOW).splitlines()
+    firsts = {line.partition(" p -        5ms")[0] for line in lines}
+    assert {"ooooooooooo… oooooo…", "\u00e9" * 7 + "      " + "\u00e9" * 7} <= firsts
+    assert {
+        "\u6ce8\u6587\u51e6\u7406\u30b5…  \u6ce8\u6587\u51e6…",
+        "\U0001f600" * 5 + "…  " + "\U0001f600" * 3 + "…",
+    } <= firsts
+
+
 def test_who_makes_up_clients_takes_no_room_of_others():
     top = Top(most_clients=30)
     for number in range(10):
@@ -248,6 +262,20 @@ def test_a_terminal_without_textual_shows_as_many_as_fit(monkeypatch, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) < 24
     assert lines[-1] == "and 281 more"
+
+
+def test_a_narrow_terminal_without_textual_breaks_no_line_in_two(monkeypatch, capsys):
+    """Each row took two lines of 40 columns: the first rows, those held up most, were pushed out of sight."""
+    top = Top()
+    for number in range(300):
+        fill(top, f"c{number}", produce_throttle_time_avg=5.0)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("LINES", "10")
+    monkeypatch.setenv("COLUMNS", "40")
+    _print(top.rows(NOW), lambda rows: summary(rows, 0), SimpleNamespace(json=False, once=False, plain=False))
+    lines = capsys.readouterr().out.removeprefix("\x1b[H\x1b[2J").splitlines()
+    assert (len(lines), max(map(len, lines))) == (9, 40)
+    assert lines[3] == "c0           alice   p -        5ms   0…"
 
 
 def test_a_terminal_that_can_only_print_gets_tables(monkeypatch, capsys):

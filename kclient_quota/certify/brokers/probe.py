@@ -7,7 +7,10 @@ from contextlib import ExitStack, contextmanager, suppress
 from threading import Lock
 from typing import Any, NamedTuple, Self
 
+from kclient_telemetry import logger_of
+
 from kclient_quota.admin import client_metrics
+from kclient_quota.admin.output import entity_text
 from kclient_quota.certify.brokers.talker import Talker, Topic
 from kclient_quota.certify.verdict import Verdict, failed, passed
 from kclient_quota.clock import SYSTEM_CLOCK
@@ -20,7 +23,10 @@ from kclient_quota.errors import ClusterError, KclientQuotaError
 from kclient_quota.quota.entity import IP, USER, ClientQuotaEntity, Name
 from kclient_quota.quota.rate import QUOTA_SAMPLES, QUOTA_WINDOW_MS
 from kclient_quota.wire.connection import Connection
+from kclient_quota.wire.error_codes import RETRIABLE, ErrorCode, error_name
 from kclient_quota.wire.messages import ApiVersionsRequest, CreateTopicsRequest, DeleteTopicsRequest, MetadataRequest
+
+log = logger_of(__name__)
 
 _FOLLOW_S = 15
 _DELETE_MS = 10_000
@@ -86,14 +92,11 @@ class Probe:
             self._take_away(entity, dict.fromkeys(keys))
         self._await_connections()
         for subscription in self._subscriptions:
-            with suppress(KclientQuotaError):
+            with _telling(f"the client-metrics subscription {subscription}"):
                 client_metrics.delete_subscription(self.client, subscription, timeout_ms=10_000)
         if self._topics:
-            states = [DeleteTopicsRequest.DeleteTopicState(name=topic) for topic in self._topics]
-            with suppress(KclientQuotaError):
-                self.client.ask_controller(
-                    DeleteTopicsRequest(topics=states, topic_names=self._topics, timeout_ms=_DELETE_MS)
-                )
+            with _telling(f"the topics {', '.join(self._topics)}"):
+                self._delete_topics()
         self.client.close()
 
     @contextmanager
@@ -106,14 +109,24 @@ class Probe:
 
     def _take_away(self, entity: ClientQuotaEntity, nothing: Mapping[str, None]) -> None:
         """Again and again: a quota of connections may keep us from saying so at first."""
-        for wait_s in (*_AGAIN_S, None):
-            try:
-                alter_client_quotas(self.client, [(entity, nothing)])
-            except KclientQuotaError:
-                if wait_s is not None:
+        with _telling(f"the quota of {entity_text(entity)}"):
+            for wait_s in (*_AGAIN_S, None):
+                try:
+                    (result,) = alter_client_quotas(self.client, [(entity, nothing)])
+                    if result.error_code not in RETRIABLE:  # any other says that it never was there
+                        return
+                    raise ClusterError(error_name(result.error_code), error_code=result.error_code)
+                except KclientQuotaError:
+                    if wait_s is None:
+                        raise
                     time.sleep(wait_s)
-            else:
-                break
+
+    def _delete_topics(self) -> None:
+        states = [DeleteTopicsRequest.DeleteTopicState(name=topic) for topic in self._topics]
+        request = DeleteTopicsRequest(topics=states, topic_names=self._topics, timeout_ms=_DELETE_MS)
+        for found in self.client.ask_controller(request).responses:
+            if found.error_code not in {ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}:
+                raise ClusterError(f"{found.name}: {error_name(found.error_code)}", error_code=found.error_code)
 
     def _await_connections(self) -> None:
         """The next row's connections are served: the broker has heard that a quota of connections is gone."""
@@ -157,6 +170,7 @@ class Probe:
         with self._leaving_something():
             (made,) = self.client.ask_controller(CreateTopicsRequest(topics=[topic])).topics
         if made.error_code:
+            self._topics.remove(name)
             raise ClusterError(f"the topic {name} was not made: {made.error_message or made.error_code}")
         until_s = time.monotonic() + _FOLLOW_S
         while True:
@@ -225,6 +239,15 @@ class Probe:
     def own_user(self) -> dict[str, Name]:
         """The entity that we ourselves are."""
         return {USER: self.user}
+
+
+@contextmanager
+def _telling(what: str) -> Iterator[None]:
+    """Whatever cannot be removed is told of, and keeps nothing else from being removed."""
+    try:
+        yield
+    except KclientQuotaError as error:
+        log.warning("%s could not be removed from the cluster, look after it: %s", what, error)
 
 
 def about(what: str, found_ms: float, wanted_ms: float, slack_ms: float = 120) -> Verdict:

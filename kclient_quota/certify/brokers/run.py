@@ -7,12 +7,16 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, NamedTuple
 
+from kclient_telemetry import logger_of
+
 from kclient_quota.certify.brokers import byte_rates, connections, levels, requests, telemetry
 from kclient_quota.certify.brokers.probe import Probe
 from kclient_quota.certify.brokers.row import Row
 from kclient_quota.certify.choice import chosen
 from kclient_quota.certify.verdict import Grade, Verdict
 from kclient_quota.testing.children import Children, as_they_end
+
+log = logger_of(__name__)
 
 ALL: tuple[Row, ...] = (*byte_rates.ROWS, *levels.ROWS, *requests.ROWS, *telemetry.ROWS, *connections.ROWS)
 _SIDE_BY_SIDE: Final = 6
@@ -68,15 +72,15 @@ def certify(conf: Mapping[str, Any], rows: Sequence[Row], *, say: Callable[[str]
         done |= {row.name: ask(row) for row in rows if row.alone}
     except BaseException:
         pool.shutdown(wait=False, cancel_futures=True)
-        _remove(children, run, say)
+        _remove(children, run)
         raise
     pool.shutdown()
     return [done[row.name] for row in rows]
 
 
-def _remove(children: Children, run: str, say: Callable[[str], object]) -> None:
+def _remove(children: Children, run: str) -> None:
     remover = threading.Thread(target=children.end, daemon=True)
     remover.start()
     remover.join(_REMOVE_S)
     if remover.is_alive():
-        say(f"the cluster does not answer: quotas and topics whose names begin with certify-{run} may be left")
+        log.warning("the cluster does not answer: quotas and topics whose names begin with certify-%s may be left", run)

@@ -56,9 +56,9 @@ class ExportCounters:
 
 
 class _Losses:
-    """Tells of pushes that are lost, a line a minute for each kind: who refuses one for its token refuses all.
+    """Tells of what is lost, a line a minute for each kind: who refuses one push for its token refuses all.
 
-    What is lost within that minute is counted in the next line, or in the last one.
+    Pushes; of those that were taken, points. What is lost within that minute is counted in the next line, or the last.
     """
 
     def __init__(self) -> None:
@@ -66,10 +66,10 @@ class _Losses:
         self._why: dict[Status, str] = {}
         self._told_ms: dict[Status, int] = {}
 
-    def add(self, pushes: int, outcome: Outcome) -> None:
+    def add(self, lost: int, outcome: Outcome) -> None:
         """So many more, for this reason."""
         status, now_ms = outcome.status, _now_ms()
-        self._untold[status] += pushes
+        self._untold[status] += lost
         self._why[status] = outcome.detail
         if status not in self._told_ms or now_ms - self._told_ms[status] >= _TELL_EVERY_MS:
             self._told_ms[status] = now_ms
@@ -81,8 +81,13 @@ class _Losses:
             self._tell(status)
 
     def _tell(self, status: Status) -> None:
-        pushes = self._untold.pop(status)
-        log.warning("%d pushes of client telemetry are lost, %s: %s", pushes, status.value, self._why[status])
+        lost, why = self._untold.pop(status), self._why[status]
+        if status is not Status.ACCEPTED:
+            log.warning("%d pushes of client telemetry are lost, %s: %s", lost, status.value, why)
+        elif lost:
+            log.warning("%d points are lost, of exports that were taken: %s", lost, why)
+        else:  # OTLP has a collector warn so
+            log.warning("the collector takes client telemetry, and says: %s", why)
 
 
 class OtlpExporter:
@@ -128,7 +133,6 @@ class OtlpExporter:
         self._changed = threading.Condition()
         self._close_deadline_ms: int | None = None
         self._is_away = False
-        self._partly_taken = 0
         self._losses = _Losses()
         self._cut_off = ""  # what the collector had said of the first that closing has cut off
         self._thread = threading.Thread(target=self._run, name="otlp-exporter", daemon=True)
@@ -292,14 +296,12 @@ class OtlpExporter:
                 undelivered=counters.undelivered + pushes * (outcome.status is Status.CLOSED),
             )
             self._changed.notify_all()  # whoever waits in `complete`
-        if outcome.rejected_points:
-            if self._partly_taken % _TELL_EVERY == 0:  # of some collectors it is so with every export
-                points, why = outcome.rejected_points, outcome.detail
-                log.warning("%d points are lost, of an export that was taken: %s", points, why)
-            self._partly_taken += 1
-        if outcome.status is Status.CLOSED:
+        if outcome.status is Status.ACCEPTED:
+            if outcome.rejected_points or outcome.detail:
+                self._losses.add(outcome.rejected_points, outcome)
+        elif outcome.status is Status.CLOSED:
             self._cut_off = self._cut_off or outcome.detail
-        elif outcome.status is not Status.ACCEPTED:
+        else:
             self._losses.add(pushes, outcome)
 
 

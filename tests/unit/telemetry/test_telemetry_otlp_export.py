@@ -249,7 +249,19 @@ def test_points_a_collector_rejects_are_counted_and_told_of(caplog):
     exporter.close(60_000)
     assert (exporter.counters.rejected_points, exporter.counters.exported) == (15, 5)
     told = [record.message for record in caplog.records]
-    assert told == ["3 points are lost, of an export that was taken: 3 too old"]
+    assert told == [f"{lost} points are lost, of exports that were taken: 3 too old" for lost in (3, 12)]
+
+
+def test_what_a_collector_warns_of_though_it_takes_everything_is_told(caplog):
+    sender = Sender(lambda body: Outcome(Status.ACCEPTED, "this tenant ends tomorrow"))
+    exporter = exporter_with(sender, batch_bytes=1)
+    for _ in range(5):
+        exporter.accept(Push(b"x"))
+    exporter.close(60_000)
+    assert (exporter.counters.rejected_points, exporter.counters.exported) == (0, 5)
+    assert [record.message for record in caplog.records] == [
+        "the collector takes client telemetry, and says: this tenant ends tomorrow"
+    ] * 2, "a line a minute, and one at the end"
 
 
 @pytest.mark.parametrize("answer", [REFUSED, UNREADABLE])
