@@ -12,9 +12,10 @@ PROMPT_S = 9
 
 def started(module, *words):
     """A command in a process of its own, which has begun to load."""
-    interruptible = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"  # in the background, too
+    # in the background, and under `nohup`, too
+    hears = "signal.signal(signal.SIGINT, signal.default_int_handler); signal.signal(signal.SIGHUP, signal.SIG_DFL)"
     named = f"import sys; sys.argv[1:] = {list(words)!r}; import {module} as m"
-    code = f"{interruptible}; {named}; print('on', flush=True); m.entry()"
+    code = f"import signal; {hears}; {named}; print('on', flush=True); m.entry()"
     process = subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0
     )

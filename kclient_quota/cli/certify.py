@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from kclient_quota.certify import SIDE_BY_SIDE
 from kclient_quota.cli.printing import answer, columns
 from kclient_quota.cli.quota_options import add_cluster_options, configuration
-from kclient_quota.cli.running import sigterm_is_ctrl_c
+from kclient_quota.cli.running import stops_are_ctrl_c
 from kclient_quota.errors import ConfigError, misread
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def _add_broker(kinds: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     broker.set_defaults(certify=_broker)
 
 
-@sigterm_is_ctrl_c()
+@stops_are_ctrl_c()
 def run(options: argparse.Namespace) -> int:
     """Do what was asked for."""
     return int(options.certify(options))

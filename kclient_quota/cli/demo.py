@@ -6,7 +6,7 @@ from pathlib import Path
 
 from kclient_quota.cli.printing import ListHelpFormatter
 from kclient_quota.cli.quantities import rate
-from kclient_quota.cli.running import sigterm_is_ctrl_c
+from kclient_quota.cli.running import stops_are_ctrl_c
 
 _SCENES = {
     "producers": "with a backlog",
@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-@sigterm_is_ctrl_c()
+@stops_are_ctrl_c()
 def run(options: argparse.Namespace) -> int:
     """Play the scenes; 1 when the demo's own libraries are missing."""
     try:

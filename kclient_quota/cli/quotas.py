@@ -7,7 +7,7 @@ import sys
 from kclient_quota.cli.printing import notice
 from kclient_quota.cli.quota_arguments import COMMANDS, MODES, command_parser, draft_parser
 from kclient_quota.cli.quota_options import CONFLICT, FAILED, WRONG
-from kclient_quota.cli.running import guarded, parsed, script, sigterm_is_ctrl_c
+from kclient_quota.cli.running import guarded, parsed, script, stops_are_ctrl_c
 from kclient_quota.errors import ConfigError
 
 _WITH_VALUE = ("--bootstrap-server", "--command-config", "--timeout", "--units-store")
@@ -17,7 +17,7 @@ def main(argv: list[str] | None = None) -> int:
     """Run the command line `argv` (the process's own when None).
 
     Returns:
-        the exit status, see `EXIT_CODES`; 130 interrupted, 143 ended by SIGTERM.
+        the exit status, see `EXIT_CODES`; 130 interrupted, 143 ended by SIGTERM, 129 by SIGHUP.
     """
     words = sys.argv[1:] if argv is None else list(argv)
     is_detailed = "--detailed-exitcode" in words  # 2 then says that there is something to do, whatever is wrong is 1
@@ -38,7 +38,7 @@ def main(argv: list[str] | None = None) -> int:
         raise
 
     def work() -> int:
-        with sigterm_is_ctrl_c():
+        with stops_are_ctrl_c():
             return int(options.run(options))
 
     return guarded(work, told)

@@ -18,11 +18,19 @@ from kclient_telemetry.errors import MissingExtraError
 from kclient_quota.cli.printing import leave, notice
 from kclient_quota.errors import ConfigError, KclientQuotaError
 
-FAILED, INTERRUPTED, TERMINATED = 1, 130, 143
+FAILED, HUNG_UP, INTERRUPTED, TERMINATED = 1, 129, 130, 143
 
 
 class Terminated(KeyboardInterrupt):
-    """Somebody has sent SIGTERM."""
+    """Somebody has sent SIGTERM, or the terminal is gone.
+
+    Attributes:
+        status: what the process ends with, as a shell has it.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.status = 128 + number
 
 
 def parsed(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Namespace:
@@ -71,7 +79,7 @@ def guarded(work: Callable[[], int], told: Callable[[Exception], int]) -> int:
     try:
         status = work()
     except KeyboardInterrupt as pressed:
-        return TERMINATED if isinstance(pressed, Terminated) else INTERRUPTED
+        return pressed.status if isinstance(pressed, Terminated) else INTERRUPTED
     except BrokenPipeError:  # whoever reads has seen enough
         leave(sys.stdout)
         return 0
@@ -103,7 +111,7 @@ def script(main: Callable[[], int]) -> None:
     except KeyboardInterrupt:  # before the command itself began
         status = INTERRUPTED
     status = _written(status)
-    if status in {INTERRUPTED, TERMINATED}:
+    if status in {HUNG_UP, INTERRUPTED, TERMINATED}:
         for stream in (sys.stdout, sys.stderr):
             try:
                 stream.flush()
@@ -133,26 +141,26 @@ def _open_what_is_closed() -> None:
 
 
 @contextmanager
-def sigterm_is_ctrl_c() -> Iterator[None]:
-    """SIGTERM ends what is done meanwhile as Ctrl-C does; a second one ends the process, as it would have.
+def stops_are_ctrl_c() -> Iterator[None]:
+    """SIGTERM ends what is done meanwhile as Ctrl-C does, and SIGHUP; a second one ends the process, as it would have.
 
-    Whoever has it ignored, or sees to it himself, goes on doing so.
+    Whoever has one ignored (`nohup`), or sees to it himself, goes on doing so.
     """
-    is_ours = (
-        threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-    )
+    is_main = threading.current_thread() is threading.main_thread()
+    stops = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    ours = [number for number in stops if is_main and signal.getsignal(number) is signal.SIG_DFL]
 
     def end(number: int, _frame: FrameType | None) -> None:
         signal.signal(number, signal.SIG_DFL)
-        raise Terminated
+        raise Terminated(number)
 
-    if is_ours:
-        signal.signal(signal.SIGTERM, end)
+    for number in ours:
+        signal.signal(number, end)
     try:
         yield
     finally:
-        if is_ours:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        for number in ours:
+            signal.signal(number, signal.SIG_DFL)
 
 
 @contextmanager

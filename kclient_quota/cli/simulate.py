@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from kclient_quota.cli.quantities import count, rate, size
-from kclient_quota.cli.running import sigterm_is_ctrl_c
+from kclient_quota.cli.running import stops_are_ctrl_c
 
 DEFAULT_CLIENTS: Final = 8
 
@@ -113,7 +113,7 @@ def _add_client_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-@sigterm_is_ctrl_c()
+@stops_are_ctrl_c()
 def run(options: argparse.Namespace) -> int:
     """Simulate, print, draw; what that takes is loaded now, and not for `--help`."""
     from kclient_quota.cli.simulation_run import run as simulate  # noqa: PLC0415

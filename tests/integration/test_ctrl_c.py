@@ -1,4 +1,4 @@
-"""Ctrl-C ends every command before any wait of its own is over, with all that it has started; so does SIGTERM."""
+"""Ctrl-C ends every command before any wait of its own is over, with all that it has started; so do other stops."""
 
 import contextlib
 import signal
@@ -59,10 +59,10 @@ def test_ctrl_c_ends_a_command_that_waits_for_an_answer(module, words, silent, t
     assert process.returncode == 130
 
 
-BOTH = pytest.mark.parametrize(("by", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+ALL = pytest.mark.parametrize(("by", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 
 
-@BOTH
+@ALL
 def test_ctrl_c_ends_what_plays(by, status, tmp_path):
     """Whatever it has started is gone as well."""
     pids = tmp_path / "pids"
@@ -88,7 +88,7 @@ def test_ctrl_c_ends_what_plays(by, status, tmp_path):
     soon(lambda: not any(map(is_alive, workers)))
 
 
-@BOTH
+@ALL
 def test_what_certify_has_set_on_a_broker_is_gone_after_ctrl_c(by, status):
     with EmbeddedBroker() as broker, QuotaAdmin({"bootstrap.servers": broker.bootstrap_servers}) as admin:
 
