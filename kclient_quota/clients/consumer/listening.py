@@ -84,6 +84,8 @@ class Listener:
             out["on_commit"] = partial(self.keep, _on_commit, self, interceptors, conf.get("on_commit"))
         if callable(conf.get("error_cb")):
             out["error_cb"] = partial(self.keep, self.call_back, conf["error_cb"])
+        if conf.get("logger") is not None:
+            out["logger"] = _Logging(self.events, conf["logger"])
         return out
 
     def hear(self) -> bool:
@@ -175,6 +177,31 @@ class Listener:
             if self.ask_soon is not None and self._log.asks(now_ms):
                 self.ask_soon()
         self.tell()
+
+
+class _Logging:
+    """The application's logger, called within librdkafka; what a handler raises is kept, as by `Listener.keep()`.
+
+    One error at a time, as confluent_kafka raises one for each call, however many lines there were. But what ends a
+    process is never left out.
+
+    Args:
+        events: where it is kept.
+        logger: the application's.
+    """
+
+    def __init__(self, events: deque[Any], logger: Any) -> None:
+        self._events = events
+        self._logger = logger
+
+    def log(self, *args: Any) -> None:
+        """One line of librdkafka's."""
+        try:
+            self._logger.log(*args)
+        except BaseException as error:  # noqa: BLE001 - whatever it is
+            is_told = any(isinstance(event, BaseException) for event in list(self._events))
+            if not (is_told and isinstance(error, Exception)):
+                self._events.append(error)
 
 
 def _on_commit(
