@@ -10,6 +10,7 @@ import re
 import socket
 import ssl
 import tempfile
+import threading
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import takewhile
@@ -168,7 +169,14 @@ def _token_source(conf: Mapping[str, Any]) -> Callable[[], tuple[str, Mapping[st
     config = conf.get("sasl.oauthbearer.config", "")
 
     def token() -> tuple[str, Mapping[str, str]]:
-        text, _expiry, *more = callback(config)
+        try:
+            text, _expiry, *more = callback(config)
+        except BaseException as error:
+            # A thread of ours must not end by a `sys.exit()` there, which would be heard by nobody: librdkafka asks
+            # again, too. In the main thread a signal's handler may have raised it.
+            if isinstance(error, Exception) or threading.current_thread() is threading.main_thread():
+                raise
+            raise RuntimeError(f"oauth_cb has raised {type(error).__name__}: {error}") from error
         extensions = more[1] if len(more) > 1 and more[1] else {}
         return text, extensions
 

@@ -4,6 +4,8 @@ import base64
 import datetime as dt
 import ipaddress
 import json
+import sys
+import threading
 import time
 
 import confluent_kafka
@@ -201,6 +203,20 @@ def pushed_as(cluster, conf):
 
 def test_telemetry_logs_in_with_the_clients_own_token(cluster):
     assert pushed_as(cluster, config(cluster, unsecured("carol"), "telemetry-token")) == {"User:carol"}
+
+
+def test_what_ends_a_process_ends_no_telemetry(cluster):
+    failed = []
+
+    def token(_config):
+        if threading.current_thread().name == "kafka-client-telemetry" and not failed:
+            failed.append(True)
+            sys.exit("no token")
+        return unsecured("dave"), time.time() + 600
+
+    conf = {**config(cluster, "", "telemetry-exit"), "oauth_cb": token}
+    assert pushed_as(cluster, conf) == {"User:dave"}
+    assert failed
 
 
 def test_telemetry_shows_the_clients_own_certificate(mutual):

@@ -1,6 +1,7 @@
 # ruff: noqa: SLF001 - callbacks of a consumer that must not keep it alive live beside it, not in it
 """`Consumer`: a drop-in for confluent_kafka's that takes messages at the pace of its quota."""
 
+import threading
 import weakref
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -285,6 +286,10 @@ class PacedConsumer(Storing, TelemetryMethods):
         if not self._kq_is_open:
             super().close()
             return
+        if self._kq_listener.in_callback and self._kq_filling == threading.get_ident():
+            self._kq_put_off = partial(PacedConsumer.close, self)  # nothing where it is being closed
+            return
+        self._kq_filling = threading.get_ident()
         self._kq_stop_telemetry()
         self._kq_stop_poll_watch()
         self._kq_stop_watch()
@@ -302,6 +307,7 @@ class PacedConsumer(Storing, TelemetryMethods):
         try:
             interruptible(super().close)
         finally:
+            self._kq_filling, self._kq_put_off = 0, None
             if self._kq_fetcher is not None:
                 self._kq_fetcher.close()
             self._kq_is_open = False

@@ -9,6 +9,7 @@ sizes change.
 """
 
 import logging
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
@@ -87,6 +88,8 @@ class Fetching(CConsumer):
     _kq_reset = "latest"
     _kq_tells_ends = False
     _kq_said_not_made = False
+    _kq_filling = 0  # the thread that is within librdkafka's poll, or closes
+    _kq_put_off: Callable[[], object] | None = None
 
     def _kq_prepare_fetching(self, conf: Mapping[str, Any], events: Callable[[Any], None]) -> None:
         """Remember how to make another client.
@@ -108,13 +111,36 @@ class Fetching(CConsumer):
 
     def _kq_pull(self, count: int, timeout_s: float) -> list[Message]:
         fetcher = self._kq_fetcher
-        consume = super().consume if fetcher is None else fetcher.consume
-        found: list[Message] = interruptible(consume, count, timeout_s)
-        return found if fetcher is None else self._kq_told(found)
+        if fetcher is None:
+            return self._kq_consume(count, timeout_s)
+        return self._kq_told(interruptible(fetcher.consume, count, timeout_s))
+
+    def _kq_consume(self, count: int, timeout_s: float) -> list[Message]:
+        """Of the consumer's own client."""
+        return self._kq_within(super().consume, count, timeout_s) or []
+
+    def _kq_within(self, call: Callable[..., Any], *args: Any) -> Any:
+        """Call librdkafka. What a callback closes meanwhile is closed after that, and this returns None.
+
+        Its close waits until somebody lets go what it has in hand for a batch: in the midst of that for ever. And in
+        the midst of a `poll()` it does not commit.
+        """
+        outer = self._kq_filling
+        close = None
+        try:
+            self._kq_filling = threading.get_ident()
+            found = interruptible(call, *args)
+        finally:
+            self._kq_filling = outer
+            if not outer:
+                close, self._kq_put_off = self._kq_put_off, None
+            if close is not None:
+                close()
+        return found if close is None else None
 
     def _kq_pull_one(self, timeout_s: float) -> Message | None:
         fetcher = self._kq_fetcher
-        found: Message | None = interruptible(super().poll if fetcher is None else fetcher.poll, timeout_s)
+        found: Message | None = self._kq_within(super().poll if fetcher is None else fetcher.poll, timeout_s)
         if fetcher is not None and found is not None and not self._kq_told([found]):
             return None
         return found

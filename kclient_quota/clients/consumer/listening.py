@@ -6,6 +6,7 @@ Python, and what they have noted is heard by the poll that served them, in slice
 """
 
 import logging
+import math
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -29,6 +30,7 @@ STATISTICS_MS: Final = 250
 """How often librdkafka tells while a limit is known or may be learnt."""
 CALM_STATISTICS_MS: Final = 1_000
 """How often it tells while nothing limits."""
+SILENT_MS: Final = 1_000
 
 
 class Listener:
@@ -84,6 +86,8 @@ class Listener:
             out["on_commit"] = partial(self.keep, _on_commit, self, interceptors, conf.get("on_commit"))
         if callable(conf.get("error_cb")):
             out["error_cb"] = partial(self.keep, self.call_back, conf["error_cb"])
+        if conf.get("logger") is not None:
+            out["logger"] = _Logging(self.events, conf["logger"], self.clock)
         return out
 
     def hear(self) -> bool:
@@ -175,6 +179,35 @@ class Listener:
             if self.ask_soon is not None and self._log.asks(now_ms):
                 self.ask_soon()
         self.tell()
+
+
+class _Logging:
+    """The application's logger, called within librdkafka; what a handler raises is kept, as by `Listener.keep()`.
+
+    One error a second: lines that all fail would have each call raise, and none return a message. But what ends a
+    process is never left out.
+
+    Args:
+        events: where it is kept.
+        logger: the application's.
+        clock: monotonic milliseconds.
+    """
+
+    def __init__(self, events: deque[Any], logger: Any, clock: Clock) -> None:
+        self._events = events
+        self._logger = logger
+        self._clock = clock
+        self._silent_until_ms = -math.inf
+
+    def log(self, *args: Any) -> None:
+        """One line of librdkafka's."""
+        try:
+            self._logger.log(*args)
+        except BaseException as error:  # noqa: BLE001 - whatever it is
+            now_ms = self._clock.now_ms()
+            if now_ms >= self._silent_until_ms or not isinstance(error, Exception):
+                self._silent_until_ms = now_ms + SILENT_MS
+                self._events.append(error)
 
 
 def _on_commit(

@@ -97,7 +97,7 @@ class Receiving(Recovering):
             return self._kq_receive(num_messages, timeout, began)
         within = timeout if 0.0 <= timeout < SLICE_S else SLICE_S
         self._kq_doubt(num_messages)
-        messages: list[Message] = interruptible(super().consume, num_messages, within)
+        messages = self._kq_consume(num_messages, within)
         if (len(messages) < num_messages and within != timeout) or self._kq_held.gone:
             self._kq_hold(messages)
             return self._kq_receive(num_messages, timeout, began)
@@ -232,7 +232,7 @@ class Receiving(Recovering):
         But for partitions that cannot be begun: the client that fetches begins them as well, and says so, too. That a
         topic is gone only this one says: the group takes it from the other one, which may not have heard of it yet.
         """
-        event = interruptible(super().poll, 0.0)
+        event = self._kq_within(super().poll, 0.0)
         error = None if event is None else event.error()
         if error is not None and error.code() != KafkaError._AUTO_OFFSET_RESET and not was_not_told(event):  # noqa: SLF001
             self._kq_held.add([event])
