@@ -16,9 +16,9 @@ SLOWER_S = 10.0
 """Ours may go on so much later than plain, whose lumps under a quota are seconds apart."""
 CHANCY = {half_open_connections, kill_all_brokers, kill_the_controller}
 """Where one application says nothing. Which connections librdkafka uses one after the other, to ask who coordinates for
-one, is its chance, and each that is dead costs `socket.timeout.ms`: plain ones go on after 10 to 40 s. And which request
-is under way when a broker that coordinates is killed: some stand until it is back, some are answered before, and of
-seven kills either of ours and plain was up to nine seconds ahead of the other."""
+one, is its chance, and each that is dead costs `socket.timeout.ms`: plain ones go on after 10 to 40 s. So is which
+request is under way when a broker that coordinates is killed: some stand until it is back, some are answered before,
+and of seven kills each of ours and plain was up to nine seconds ahead of the other in some."""
 
 
 @pytest.mark.parametrize("workload", WORKLOADS)
