@@ -100,7 +100,7 @@ class Answers:
         self.report(handed, error, reported)
         self._outbox.finished += 1
 
-    def refuse_for_good(self, message: Waiting, error: Exception) -> None:
+    def refuse_for_good(self, message: Waiting, error: BaseException) -> None:
         """The same of what it has not taken: where that is for the topic, calls for it hear so at once."""
         code = code_of(error)
         if code in NO_TOPIC:
@@ -145,7 +145,7 @@ def give_back(message: Any) -> None:
     message.payload.claim.append(True)
 
 
-def raise_again(error: Exception) -> None:
+def raise_again(error: BaseException) -> None:
     """Raise what was met elsewhere."""
     raise error
 

@@ -70,7 +70,9 @@ class RouteFinder:
         began_ms = self._clock.now_ms()
         try:
             metadata = producer.ask_librdkafka(topic, self._patience_ms / 1000)
-        except Exception as error:  # noqa: BLE001 - an agent's wrapper may raise anything
+        except KeyboardInterrupt:  # of the main thread's, where that does a sender's work
+            raise
+        except BaseException as error:  # noqa: BLE001 - an agent's wrapper may raise anything
             logger.debug("Who leads %s is not known: %s", topic or "any topic", error)
             self._be_patient(self._clock.now_ms() - began_ms, is_for_all=topic is None)
             return False

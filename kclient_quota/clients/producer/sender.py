@@ -117,7 +117,7 @@ class Sender:
                         return
                     wait_ms = self._step(producer)
                     is_idle = self._poll(producer, wait_ms)
-                except Exception as error:  # noqa: BLE001 - whatever it is, what waits is not to wait for ever
+                except BaseException as error:  # noqa: BLE001 - whatever it is, what waits is not to wait for ever
                     self._go_on(error)
                     is_idle = True
                 del producer
@@ -152,8 +152,8 @@ class Sender:
         for broker in self.core.brokers:
             broker.queue.pace.wait_no_longer()
 
-    def _go_on(self, error: Exception) -> None:
-        """What is fatal the application's next call raises; the rest is logged, once a minute, as it may never end."""
+    def _go_on(self, error: BaseException) -> None:
+        """What is fatal the application's next call raises; the rest is logged once a minute."""
         if is_fatal(error):
             self.outbox.is_broken = True
             self.outbox.reports.append((raise_again, error))
@@ -177,10 +177,7 @@ class Sender:
             return outbox.is_open
 
     def _alone(self) -> AbstractContextManager[bool]:
-        """Whether no caller puts in a message meanwhile.
-
-        One may be held up just there: by a signal's handler, which flushes, and so waits for this sender.
-        """
+        """Whether no caller puts in a message meanwhile; a signal's handler may hold one up there, and wait for us."""
         return held_briefly(self.outbox.lock)
 
     def _poll(self, producer: "Producer", wait_ms: float) -> bool:
@@ -363,7 +360,9 @@ class Sender:
             except BufferError:
                 self.outbox.in_flight -= 1
                 return sent.messages[number:]
-            except Exception as error:  # noqa: BLE001 - an agent's wrapper may raise anything
+            except KeyboardInterrupt:  # of the main thread's, where that does the work here
+                raise
+            except BaseException as error:  # noqa: BLE001 - an agent's wrapper may raise anything
                 self.outbox.in_flight -= 1
                 with self.lock:
                     self.core.on_delivered(sent.broker, message.raw_bytes, self.clock.now_ms())
