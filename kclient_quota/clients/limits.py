@@ -352,8 +352,7 @@ class LimitWatch:
             if not self._finder.due(asked=asked):
                 return False
             limit = self._finder.find(ASK_AT_LEISURE_MS, fresh_ms=fresh_ms)
-        except Exception:
-            # An application's callback may raise anything, and must not end the thread that asks it again.
+        except BaseException:  # an application's callback may raise anything, and must not end the thread that asks it
             if not self._has_failed:
                 logger.exception("The quota could not be asked for; what was known before still holds")
             self._has_failed = True

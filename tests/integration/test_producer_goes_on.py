@@ -67,8 +67,8 @@ def test_it_goes_on_after_any_error(
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_who_flushes_starts_another_one_when_it_has_ended(producer: Producer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a handler of logs that raises, for example, where the sender has something to say."""
+    """Of a handler of logs that calls `sys.exit()`, for example, where the sender has something to say."""
     sender = producer._kq_sender
     monkeypatch.setattr(sender, "_empty_inbox", once(sender._empty_inbox, ValueError("of ours")))
-    monkeypatch.setattr(sender, "_go_on", once(sender._go_on, RuntimeError("the disk of the log is full")))
+    monkeypatch.setattr(sender, "_go_on", once(sender._go_on, SystemExit(3)))
     assert produced(producer) == ["ok"] * COUNT

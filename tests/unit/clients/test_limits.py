@@ -84,7 +84,7 @@ class Says(Callback):
         self.answer = answer
 
     def quota_limit(self, quota_type: Any, metric_tags: Mapping[str, str]) -> float | None:
-        if isinstance(self.answer, Exception):
+        if isinstance(self.answer, BaseException):
             raise self.answer
         return self.answer if quota_type is ClientQuotaType.PRODUCE else None
 
@@ -104,7 +104,7 @@ def test_a_callback_that_says_no_limit_that_there_can_be_is_told_so(answer: Any)
 def test_a_callback_that_fails_is_asked_again_and_said_once(caplog: pytest.LogCaptureFixture) -> None:
     says, seen = Says(5), list[Limit]()
     watch = LimitWatch(finder({"client.quota.callback.class": says}, Asked(EffectiveLimits())), seen.append)
-    for says.answer in (5, ValueError("the database is away"), ValueError("still"), 7, 0, 9):
+    for says.answer in (5, ValueError("the database is away"), SystemExit(3), 7, 0, 9):
         assert watch.check(asked=False)
     assert [limit.byte_rate for limit in seen] == [5, 7, 9]
     assert [record.getMessage() for record in caplog.records] == [
