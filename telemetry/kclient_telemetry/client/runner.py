@@ -203,8 +203,8 @@ class TelemetryRunner:
                 self._asleep.acquire(timeout=min(wait_ms / 1000, threading.TIMEOUT_MAX))
             try:
                 wait_ms = self.step()
-            except Exception:
-                # A transport that raises what it should not must cost telemetry a pause, not its life.
+            except BaseException:
+                # What a transport should not raise, or an application's metric, costs telemetry a pause, not its life.
                 log.exception("telemetry met an error it does not know; it pauses")
                 wait_ms = None if self._close_deadline_ms is not None else REFUSED_RETRY_MS
         self._transport.close()

@@ -212,13 +212,14 @@ def test_closing_waits_for_nothing_when_there_was_never_a_subscription():
     assert time.monotonic() - began < 60
 
 
-def test_an_unknown_error_of_a_transport_does_not_end_telemetry(caplog):
+@pytest.mark.parametrize("error", [RuntimeError("not a TransportError"), SystemExit(3)], ids=repr)
+def test_an_unknown_error_of_a_transport_does_not_end_telemetry(caplog, error):
     happened = threading.Event()
 
     class Broken:
         def send(self, request, timeout_ms):
             happened.set()
-            raise RuntimeError("not a TransportError")
+            raise error
 
         def close(self):
             pass
