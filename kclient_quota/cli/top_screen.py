@@ -84,7 +84,9 @@ class TopScreen(App[None]):
     def on_mount(self) -> None:
         """Begin to look."""
         with suppress(NotImplementedError, RuntimeError, ValueError):  # where a loop hears no signals
-            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._terminate)
+            loop = asyncio.get_running_loop()
+            loop.add_signal_handler(signal.SIGTERM, self._terminate)
+            loop.add_signal_handler(signal.SIGINT, self.exit)  # asyncio's own cancels what may be under way, or not end
         self.query_one(DataTable).focus()
         self.show()
         self._watch()
