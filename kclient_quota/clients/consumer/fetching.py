@@ -113,7 +113,7 @@ class Fetching(CConsumer):
         fetcher = self._kq_fetcher
         if fetcher is None:
             return self._kq_consume(count, timeout_s)
-        return self._kq_told(interruptible(fetcher.consume, count, timeout_s))
+        return self._kq_told(self._kq_within(fetcher.consume, count, timeout_s) or [])
 
     def _kq_consume(self, count: int, timeout_s: float) -> list[Message]:
         """Of the consumer's own client."""
