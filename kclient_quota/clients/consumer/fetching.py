@@ -125,14 +125,15 @@ class Fetching(CConsumer):
         Its close waits until somebody lets go what it has in hand for a batch: in the midst of that for ever. And in
         the midst of a `poll()` it does not commit.
         """
-        outer = self._kq_filling
+        me = threading.get_ident()
+        is_inner = self._kq_filling == me
         close = None
         try:
-            self._kq_filling = threading.get_ident()
+            self._kq_filling = me
             found = interruptible(call, *args)
         finally:
-            self._kq_filling = outer
-            if not outer:
+            if not is_inner:
+                self._kq_filling = 0
                 close, self._kq_put_off = self._kq_put_off, None
             if close is not None:
                 close()
