@@ -1,4 +1,4 @@
-"""A `logger` whose handler raises while messages come: none is lost, and the consumer can be closed."""
+"""A `logger` whose handler raises while messages come, or closes the consumer: none is lost, and nothing hangs."""
 
 import subprocess
 import sys
@@ -38,6 +38,30 @@ print(got == list(range(int(sys.argv[2]))), bool(raised))
 """
 COUNT = 400
 
+CLOSING = """
+import logging, sys, kclient_quota
+
+class Closing(logging.Handler):
+    def emit(self, record):
+        lines.append(len(got))
+        if sum(map(bool, lines)) > 2:  # in the midst of a batch
+            consumer.close()
+
+logger = logging.getLogger("theirs")
+logger.addHandler(Closing())
+logger.propagate = False
+logger.setLevel(logging.DEBUG)
+got, lines = [], []
+conf = {"bootstrap.servers": sys.argv[1], "client.id": "app", "group.id": "g", "auto.offset.reset": "earliest"}
+consumer = kclient_quota.Consumer({**conf, "logger": logger, "debug": "fetch,cgrp", "fetch.wait.max.ms": 20})
+consumer.subscribe(["orders"])
+try:
+    while True:
+        got += consumer.consume(1_000 if got else 20, 0.5)
+except RuntimeError as error:
+    print(error)
+"""
+
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("rate", [None, 100_000])
@@ -48,6 +72,17 @@ def test_a_consumer_reads_all_and_is_closed(broker: EmbeddedBroker, rate: int | 
     given = [sys.executable, "-c", SCENE, broker.bootstrap_servers, str(COUNT)]
     done = subprocess.run(given, capture_output=True, text=True, timeout=120, check=False)
     assert done.stdout == "True True\n", done.stderr
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("rate", [None, 100_000])
+def test_a_handler_may_close_the_consumer(broker: EmbeddedBroker, rate: int | None) -> None:
+    if rate is not None:
+        broker.set_quota(client_id="app", consumer_byte_rate=rate)
+    fill(broker, "orders", COUNT, 10, size=500)
+    given = [sys.executable, "-c", CLOSING, broker.bootstrap_servers]
+    done = subprocess.run(given, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == "Consumer closed\n", done.stderr
 
 
 def test_none_is_no_logger(broker: EmbeddedBroker) -> None:

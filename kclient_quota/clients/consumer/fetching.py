@@ -113,7 +113,7 @@ class Fetching(CConsumer):
         fetcher = self._kq_fetcher
         if fetcher is None:
             return self._kq_consume(count, timeout_s)
-        return self._kq_told(interruptible(fetcher.consume, count, timeout_s))
+        return self._kq_told(self._kq_within(fetcher.consume, count, timeout_s) or [])
 
     def _kq_consume(self, count: int, timeout_s: float) -> list[Message]:
         """Of the consumer's own client."""
@@ -125,14 +125,15 @@ class Fetching(CConsumer):
         Its close waits until somebody lets go what it has in hand for a batch: in the midst of that for ever. And in
         the midst of a `poll()` it does not commit.
         """
-        outer = self._kq_filling
+        me = threading.get_ident()
+        is_inner = self._kq_filling == me
         close = None
         try:
-            self._kq_filling = threading.get_ident()
+            self._kq_filling = me
             found = interruptible(call, *args)
         finally:
-            self._kq_filling = outer
-            if not outer:
+            if not is_inner:
+                self._kq_filling = 0
                 close, self._kq_put_off = self._kq_put_off, None
             if close is not None:
                 close()

@@ -87,7 +87,7 @@ class Listener:
         if callable(conf.get("error_cb")):
             out["error_cb"] = partial(self.keep, self.call_back, conf["error_cb"])
         if conf.get("logger") is not None:
-            out["logger"] = _Logging(self.events, conf["logger"], self.clock)
+            out["logger"] = _Logging(self, conf["logger"])
         return out
 
     def hear(self) -> bool:
@@ -188,26 +188,24 @@ class _Logging:
     process is never left out.
 
     Args:
-        events: where it is kept.
+        listener: keeps it.
         logger: the application's.
-        clock: monotonic milliseconds.
     """
 
-    def __init__(self, events: deque[Any], logger: Any, clock: Clock) -> None:
-        self._events = events
+    def __init__(self, listener: Listener, logger: Any) -> None:
+        self._listener = listener
         self._logger = logger
-        self._clock = clock
         self._silent_until_ms = -math.inf
 
     def log(self, *args: Any) -> None:
         """One line of librdkafka's."""
         try:
-            self._logger.log(*args)
+            self._listener.call_back(self._logger.log, *args)
         except BaseException as error:  # noqa: BLE001 - whatever it is
-            now_ms = self._clock.now_ms()
+            now_ms = self._listener.clock.now_ms()
             if now_ms >= self._silent_until_ms or not isinstance(error, Exception):
                 self._silent_until_ms = now_ms + SILENT_MS
-                self._events.append(error)
+                self._listener.events.append(error)
 
 
 def _on_commit(
