@@ -224,3 +224,31 @@ def test_nothing_is_stored_beside_while_messages_are_being_taken(broker: Embedde
     assert [part.offset for part in stored] == [3]
     del consumer._kq_store
     consumer.close()
+
+
+def test_who_waits_for_the_next_message_commits_as_often_as_a_plain_one() -> None:
+    """It was once a second: what had come since was read again by who took over."""
+    commits: dict[str, int] = {}
+    with EmbeddedBroker(topics={"work": 1}) as broker:
+
+        def read(cls: type) -> None:
+            told: set[int] = set()
+            conf = {"on_commit": lambda _, parts: told.update(part.offset for part in parts)}
+            consumer = consumer_of(broker, cls.__module__, cls, **conf)
+            consumer.subscribe(["work"])
+            until = time.monotonic() + 4.0
+            while time.monotonic() < until:
+                consumer.poll(1.0)
+            commits[cls.__module__] = len(told)
+            consumer.close()
+
+        readers = [threading.Thread(target=read, args=(cls,)) for cls in (Consumer, PlainConsumer)]
+        for reader in readers:
+            reader.start()
+        producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 0})
+        while any(reader.is_alive() for reader in readers):
+            producer.produce("work", b"x" * 100)
+            producer.poll(0.01)
+            time.sleep(0.01)
+    ours, plain = commits[Consumer.__module__], commits[PlainConsumer.__module__]
+    assert ours >= plain / 2, commits

@@ -41,6 +41,7 @@ class _InnerConsumer(Consumer):
             is_last: whether the application's time is over then.
         """
         self._kq_settle()
+        self._kq_store_if_due()
         self._kq_serve_if_due(monotonic())
         wanted = 1 if count is None else count
         there = self._kq_gather(wanted, monotonic() + within_s)

@@ -93,6 +93,7 @@ class Receiving(Recovering):
             return super().consume(num_messages, timeout)
         began = monotonic()
         self._kq_settle()
+        self._kq_store_if_due()
         if self._kq_credit != ENDLESS or self._kq_held or self._kq_events or self._kq_in_doubt or self._kq_goes_round:
             return self._kq_receive(num_messages, timeout, began)
         within = timeout if 0.0 <= timeout < SLICE_S else SLICE_S
@@ -143,6 +144,7 @@ class Receiving(Recovering):
             return super().poll(timeout)
         began = monotonic()
         self._kq_settle()
+        self._kq_store_if_due()
         self._kq_serve_if_due(began)
         quick = began < self._kq_serve_at and not self._kq_held.there
         self._kq_ahead = min(2 * self._kq_ahead, MOST_AHEAD) if quick and self._kq_reads_ahead else 1
@@ -278,6 +280,10 @@ class Receiving(Recovering):
                 self._kq_received.offsets()
             else:
                 self._kq_received.replace(self._kq_positions(super().assignment()))
+
+    def _kq_store_if_due(self) -> None:
+        """Store what has been received, when it is time to."""
+        raise NotImplementedError
 
     # What happens beside ------------------------------------------------------------------------------------------
 

@@ -32,9 +32,9 @@ def commits_by_itself(conf: Mapping[str, Any]) -> bool:
 
 
 def store_every_ms(conf: Mapping[str, Any]) -> int:
-    """How often to store what has been received; more often where it is committed more often."""
-    interval_ms = whole_number(conf, ["auto.commit.interval.ms"], STORE_EVERY_MS)
-    return min(STORE_EVERY_MS, max(LEAST_STORE_MS, interval_ms))
+    """How often to store what has been received: twice as often as it is committed, where that is often."""
+    interval_ms = whole_number(conf, ["auto.commit.interval.ms"], 2 * STORE_EVERY_MS)
+    return min(STORE_EVERY_MS, max(LEAST_STORE_MS, interval_ms // 2))
 
 
 def max_poll_interval_ms(conf: Mapping[str, Any]) -> int:
