@@ -251,29 +251,32 @@ async def test_a_screen_of_24_lines_with_300_clients():
     assert app.failure is None
 
 
-def test_a_terminal_without_textual_shows_as_many_as_fit(monkeypatch, capsys):
-    top = Top()
-    for number in range(300):
-        fill(top, f"c{number}", produce_throttle_time_avg=5.0)
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
-    monkeypatch.setenv("LINES", "24")
-    monkeypatch.setenv("COLUMNS", "80")
-    _print(top.rows(NOW), lambda rows: summary(rows, 0), SimpleNamespace(json=False, once=False, plain=False))
-    lines = capsys.readouterr().out.splitlines()
+@pytest.fixture
+def printed(monkeypatch, capsys):
+    """The lines of 300 clients at a terminal of so many lines and columns without textual, which is cleared first."""
+
+    def lines(height, width):
+        top = Top()
+        for number in range(300):
+            fill(top, f"c{number}", produce_throttle_time_avg=5.0)
+        monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+        monkeypatch.setenv("LINES", str(height))
+        monkeypatch.setenv("COLUMNS", str(width))
+        _print(top.rows(NOW), lambda rows: summary(rows, 0), SimpleNamespace(json=False, once=False, plain=False))
+        return capsys.readouterr().out.removeprefix("\x1b[H\x1b[2J").splitlines()
+
+    return lines
+
+
+def test_a_terminal_without_textual_shows_as_many_as_fit(printed):
+    lines = printed(24, 80)
     assert len(lines) < 24
     assert lines[-1] == "and 281 more"
 
 
-def test_a_narrow_terminal_without_textual_breaks_no_line_in_two(monkeypatch, capsys):
+def test_a_narrow_terminal_without_textual_breaks_no_line_in_two(printed):
     """Each row took two lines of 40 columns: the first rows, those held up most, were pushed out of sight."""
-    top = Top()
-    for number in range(300):
-        fill(top, f"c{number}", produce_throttle_time_avg=5.0)
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
-    monkeypatch.setenv("LINES", "10")
-    monkeypatch.setenv("COLUMNS", "40")
-    _print(top.rows(NOW), lambda rows: summary(rows, 0), SimpleNamespace(json=False, once=False, plain=False))
-    lines = capsys.readouterr().out.removeprefix("\x1b[H\x1b[2J").splitlines()
+    lines = printed(10, 40)
     assert (len(lines), max(map(len, lines))) == (9, 40)
     assert lines[3] == "c0           alice   p -        5ms   0…"
 
