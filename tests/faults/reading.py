@@ -98,8 +98,9 @@ def play_reading(
     mended = time.monotonic()
     await_going_on(lambda: [[at for at in one.at[-1:] if at > mended] for one in seen.values()])
     until[0] = time.monotonic() + AFTER_S
+    ends = time.monotonic() + END_S + 60  # for all of them: whoever is stuck by then is
     for thread in threads:
-        thread.join(END_S + 60)
+        thread.join(max(0.0, ends - time.monotonic()))
     proxies.each(lambda proxy: proxy.stall_some(0, 0))
     proxies.each(lambda proxy: proxy.delay())
     for (kind, one), thread in zip(seen.items(), threads, strict=True):

@@ -20,7 +20,9 @@ log = logger_of(__name__)
 
 ALL: tuple[Row, ...] = (*byte_rates.ROWS, *levels.ROWS, *requests.ROWS, *telemetry.ROWS, *connections.ROWS)
 _SIDE_BY_SIDE: Final = 6
-_REMOVE_S: Final = 0.8
+_REMOVE_S: Final = 3.0
+"""For how long whoever presses Ctrl-C waits until everything is removed again. It takes 0.13 s, but on a busy machine
+more than 0.8 s: quotas were left on the cluster then."""
 
 
 class Result(NamedTuple):

@@ -2,7 +2,15 @@
 
 import pytest
 
-from kclient_quota.quota.entity import DEFAULT, QUOTA_KEYS, ClientQuotaEntity, Name, entity_problem, quota_problem
+from kclient_quota.quota.entity import (
+    DEFAULT,
+    QUOTA_KEYS,
+    ClientQuotaEntity,
+    Name,
+    entity_problem,
+    name_problem,
+    quota_problem,
+)
 
 
 @pytest.mark.parametrize(
@@ -74,3 +82,15 @@ def test_the_parts_of_an_entity() -> None:
     assert hash(mixed) == hash(ClientQuotaEntity({"client-id": None, "user": "u"}))
     assert mixed != ClientQuotaEntity.of(user="u")
     assert (ClientQuotaEntity.USER, ClientQuotaEntity.CLIENT_ID, ClientQuotaEntity.IP) == ("user", "client-id", "ip")
+
+
+@pytest.mark.parametrize("name", ["a" * 8_192, "a" * 32_767, "ä" * 16_383, "\U0001f600" * 8_191, DEFAULT, None])
+def test_names_as_long_as_the_protocol_s_strings_are_fine(name):
+    assert name_problem("user", name) is None
+
+
+@pytest.mark.parametrize("name", ["a" * 32_768, "ä" * 16_384, "\U0001f600" * 8_192])
+def test_longer_ones_are_told_with_their_size(name):
+    assert name_problem("user", name) == (
+        f"user {name[:20]}...: the name has 32768 bytes, and Kafka's protocol takes 32767 at most; shorten it"
+    )
