@@ -89,7 +89,7 @@ def play(
         return _told(map(one, todo), len(todo), tell)
     pool = ProcessPoolExecutor(min(jobs, len(todo)), get_context("spawn"), _leave_ctrl_c_to_who_waits)
     try:
-        with _ctrl_c_waits():  # a process that is interrupted while it starts tells of it with a traceback
+        with _stops_wait():  # a process that is interrupted or left while it starts tells of it with a traceback
             running = [pool.submit(one, part) for part in todo]
         for number, future in enumerate(as_they_end(running), start=1):
             future.result()
@@ -98,18 +98,21 @@ def play(
     except BaseException:
         pool.shutdown(wait=False, cancel_futures=True)
         for child in active_children():
-            child.terminate()
+            child.kill()
         raise
     pool.shutdown()
     return [future.result() for future in running]
 
 
+_STOPS: Final = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+
+
 @contextmanager
-def _ctrl_c_waits() -> Iterator[None]:
+def _stops_wait() -> Iterator[None]:
     if sys.platform == "win32":
         yield
         return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
     try:
         yield
     finally:
@@ -118,6 +121,8 @@ def _ctrl_c_waits() -> Iterator[None]:
 
 def _leave_ctrl_c_to_who_waits() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if sys.platform != "win32":
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPS)  # they were kept from who started this, and so from this
 
 
 def _told(outcomes: Iterable[Outcome], whole: int, tell: Callable[[int, int, str], None] | None) -> list[Outcome]:
