@@ -403,7 +403,7 @@ CAUSES: dict[str, tuple[str, str]] = {
         "remove it by hand: `kafka-quotas`, `kafka-client-metrics`, `kafka-topics.sh`",
     ),
     "the cluster does not answer: quotas and topics": (
-        "`certify broker` was interrupted, and the cluster did not take within 0.8 s that what was set is removed",
+        "`certify broker` was interrupted, and the cluster did not take within 3 s that what was set is removed",
         "remove what has that name by hand",
     ),
     "client telemetry could not be delivered": (

@@ -48,8 +48,8 @@ def _faults(found: dict[str, Any]) -> Iterator[str]:
         "mend to the first delivery of what was taken after it broke, or to the next message or transaction; -: not within six seconds, or everything had been",
         "read by then. Where messages come twice without idempotence is chance, of what was under way: all together counts.",
         "Transactions behind half open connections, and whose coordinators are killed, are three each: the mean, and the "
-        "most that were lost or stuck. It is chance which request is under way then: of a killed controller's one of ours "
-        f"stood for 20 s, the other two for 2 and 3 s, as plain's. {_made_by(found)}.",
+        "most that were lost or stuck. It is chance which request is under way then, and one that stands makes such a mean: "
+        f"the raw figures have all three. {_made_by(found)}.",
         "",
     )
     for broker in sorted({row["broker"] for row in found["rows"]}):

@@ -151,8 +151,7 @@ class QuotaAdmin:
     @property
     def client(self) -> ClusterClient:
         """The connection, for questions of `kclient_quota.cluster`."""
-        if os.getpid() != self._owner:
-            self._begin()
+        self._begin_in_child()
         return self._client
 
     def describe_cluster(
@@ -228,9 +227,12 @@ class QuotaAdmin:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kclient-quota-admin")
         self._owner = os.getpid()
 
-    def _submit(self, work: Callable[..., T], *args: Any) -> Future[T]:
+    def _begin_in_child(self) -> None:
         if os.getpid() != self._owner:  # threads do not survive a fork, and on one connection two would talk at once
             self._begin()
+
+    def _submit(self, work: Callable[..., T], *args: Any) -> Future[T]:
+        self._begin_in_child()
         return self._thread.submit(work, *args)
 
     # -- on the thread
