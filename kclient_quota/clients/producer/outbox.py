@@ -184,21 +184,14 @@ class Outbox:
         self.raised: BaseException | None = None
         self.silent: deque[None] = deque(maxlen=MOST_NOTICES)
         self.news = Bell()
-        self.accepted = 0
-        self.finished = 0
+        self.accepted = self.finished = self.in_flight = 0
         self.no_topics: dict[str, int] = {}
         self.given_up: set[Handed] = set()
         self.is_mixed = False
         self.free_bytes: dict[str, int] = {}
-        self.in_flight = 0
-        self.is_running = False
+        self.is_running = self.stops = self.is_broken = self.is_ending = self.has_no_thread = self.is_forked = False
         self.sender = 0
-        self.stops = False
         self.closing = 0
-        self.is_broken = False
-        self.is_ending = False
-        self.has_no_thread = False
-        self.is_forked = False
         self.start: Callable[[], object] = int
         self.on_news: Callable[[], None] | None = None
         self.calling: dict[int, bool] = {}
@@ -266,6 +259,11 @@ class Outbox:
             self.inbox.put(None)
         elif not (self.is_forked or self.is_ending or self.stops):
             self._start()
+
+    def wake_for_what_is_left(self) -> None:
+        """There may be reports of what the sender has, or messages of one that has ended."""
+        if self.in_flight or (len(self) and not self.is_running):
+            self.wake()
 
     def _start(self) -> None:
         try:

@@ -181,8 +181,7 @@ class WaitingProducer(CProducer):
                 events = self._kq_poll_direct(slice_ms / 1000, now_ms - began_ms, all_of_them=all_of_them)
                 served += events if counts else 0
                 served += serve()
-                if outbox.in_flight or (len(outbox) and not outbox.is_running):
-                    outbox.wake()  # there may be reports of what the sender has, or none that would send it
+                outbox.wake_for_what_is_left()
             elif not served and slice_ms:
                 outbox.wait_for_news(slice_ms / 1000)
                 served = serve()
@@ -345,8 +344,7 @@ class WaitingProducer(CProducer):
         timeout_s = self._kq_left_s(deadline_ms) if is_plain and self._kq_heartbeat is None else slice_ms / 1000
         self._kq_flush_direct(timeout_s, clock.now_ms() - began_ms, stays_out=stays_out)
         outbox.serve_all()
-        if outbox.in_flight or (len(outbox) and not outbox.is_running):
-            outbox.wake()  # there may be reports of what the sender has, or none that would send it
+        outbox.wake_for_what_is_left()
         if slice_ms:
             self.hasten_librdkafka(inf if deadline_ms is None else deadline_ms - clock.now_ms())
 
