@@ -392,8 +392,11 @@ def test_what_a_seek_or_a_rebalance_forgets_is_lost_quota_and_counted_once() -> 
     gate.on_statistics(statistics(1_250, received=60_000, queued=(4_000, 4), brokers=2))
     queued = gate.core._pacer.queued_bytes
     assert queued >= 4_000
+    gate.core.on_forgotten(0, [("unknown", 3)])
+    assert not gate.core._pacer._is_torn
     gate.core.on_forgotten(1_000, [("t", 1), ("unknown", 3)])
     assert {number: state.lost for number, state in gate.state().items()} == {1: 0, 2: 1_000 + round(queued / 2)}
+    assert gate.core._pacer._is_torn
     gate.core.on_forgotten(0, [("t", 1)])
     gate.core.on_forgotten(0)  # the rest of it
     found = {metric.name: value for metric, value in gate.metrics().items()}

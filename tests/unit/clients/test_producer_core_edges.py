@@ -372,6 +372,15 @@ def test_nothing_comes_unasked_to_a_lane_in_which_somebody_waits_for_room() -> N
     assert core.free_bytes(0, "alerts") == 7
 
 
+def test_nothing_comes_unasked_before_what_waits_where_nothing_limits_bytes_any_more() -> None:
+    core, (queue,) = played()
+    queue.free = 7.0
+    core.is_free = True
+    assert core.free_bytes(0) == 7
+    queue.came = [of(1)]
+    assert core.free_bytes(0) == 0
+
+
 # What went
 
 

@@ -145,6 +145,7 @@ def pace_of() -> tuple[SendPace, Told]:
 
 def test_what_librdkafka_sends_again_and_again_is_not_charged_to_the_others():
     pace, pacer = pace_of()
+    assert not pace._flying
     before_ms = pacer.owed_ms(T0)
     pace.on_wire(200_000, T0 + 1)
     assert pacer.owed_ms(T0 + 1) <= before_ms

@@ -179,6 +179,16 @@ def test_what_is_refused_gives_way_to_the_newer_one_of_its_key():
     assert payloads(queue) == [2, 3, "newest"]
 
 
+def test_tenants_of_the_same_name_are_one():
+    """Two calls name it in strings of their own."""
+    queue = SendQueue(ToldPace(lump=300), [Lane(newest=True)])
+    first, second = (message(number, key="k", tenant=b"tenant".decode()) for number in range(2))
+    offered(queue, first)
+    queue.next_grant(T0)
+    offered(queue, second)
+    assert queue.put_back([first]) == [first]
+
+
 def test_what_is_refused_brings_its_lane_back():
     queue = SendQueue(ToldPace(), [Lane("a"), Lane("strict", strict=True)])
     for lane in ("a", "strict"):

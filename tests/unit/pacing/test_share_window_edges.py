@@ -62,6 +62,11 @@ def test_answers_are_known_for_two_seconds_longer_than_they_can_count():
     assert [nbytes for _, _, nbytes in window._answers] == [2, 3]
 
 
+def test_an_answer_is_as_old_as_when_it_came_not_as_when_it_was_asked_for():
+    window = window_of((1, 0, 200), (2, 13_000, 13_100))
+    assert [nbytes for _, _, nbytes in window._answers] == [1, 2]
+
+
 @pytest.mark.parametrize(("late_ms", "unsure_until_ms"), [(300, None), (301, T0 + 12_000), (0, None)])
 def test_of_an_answer_that_took_long_the_time_is_unknown(late_ms, unsure_until_ms):
     assert window_of((100, -late_ms, 0))._unsure_until_ms == unsure_until_ms
