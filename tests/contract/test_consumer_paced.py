@@ -3,6 +3,7 @@
 import logging
 import re
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -84,11 +85,28 @@ def two_share(cluster: Any) -> None:
             consumer.close()
 
 
+def reads_partitions_in_turns(cluster: Any) -> None:
+    """All of them have a backlog; of the first alone it would last for as long as the scene."""
+    name = named("turns")
+    create(cluster, name, 12)
+    fill(cluster, name, 38_400, 16, partitions=12)
+    cluster.set_quota(client_id=name, consumer_byte_rate=200_000)
+    consumer = consumer_of(cluster, name, name)
+    found = read(consumer, 14)
+    consumer.close()
+    offsets: defaultdict[int | None, list[int | None]] = defaultdict(list)
+    for _, message in found:
+        offsets[message.partition()].append(message.offset())
+    assert all(each == list(range(len(each))) for each in offsets.values())
+    assert 4 <= len(offsets) < 12, {number: len(each) for number, each in offsets.items()}
+    assert len(found) * 1_010 > 0.85 * 14 * 200_000
+
+
 EVENLY = [
     partial(uses_its_quota_evenly, quota=200_000, per_batch=16),
     partial(uses_its_quota_evenly, quota=400_000, per_batch=80),
 ]
-SCENES = [*EVENLY, is_paced_like_poll, two_share]
+SCENES = [*EVENLY, is_paced_like_poll, two_share, reads_partitions_in_turns]
 
 
 @pytest.mark.parametrize("scene", EVENLY, ids=["200000", "400000"])
@@ -102,6 +120,10 @@ def test_consume_is_paced_like_poll(scenes: Scenes) -> None:
 
 def test_two_consumers_of_one_client_id_share_its_quota(scenes: Scenes) -> None:
     scenes(two_share)
+
+
+def test_partitions_with_a_backlog_are_read_in_turns(scenes: Scenes) -> None:
+    scenes(reads_partitions_in_turns)
 
 
 def test_every_broker_gives_what_its_own_quota_allows(three_brokers: Any, unique: Unique) -> None:

@@ -196,6 +196,7 @@ class PacedConsumer(Storing, TelemetryMethods):
         if isinstance(partition, TopicPartition):
             sought = key_of(partition)
             self._kq_store_received([part for part in super().assignment() if key_of(part) == sought])
+            self._kq_rest_no_more(sought)
         self._kq_seek_in_source(partition)
         self._kq_note_handed()
         self._kq_no_more_of([partition])
@@ -236,6 +237,7 @@ class PacedConsumer(Storing, TelemetryMethods):
             self._kq_sought.clear()
             self._kq_starts.clear()
             self._kq_stored.clear()
+            self._kq_rest(frozenset())
             self._kq_resume_ours()
             return
         gone = set(map(key_of, partitions))
@@ -245,6 +247,7 @@ class PacedConsumer(Storing, TelemetryMethods):
             self._kq_stored.pop(partition, None)
             self._kq_sought.pop(partition, None)
             self._kq_starts.pop(partition, None)
+        self._kq_rest(self._kq_resting - gone)
         self._kq_resume_ours()
 
     def list_topics(self, *args: Any, **kwargs: Any) -> Any:

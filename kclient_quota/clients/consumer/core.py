@@ -7,10 +7,11 @@ any thread.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from kclient_quota.clients.consumer.joining import JoinWatch, is_request_throttle
+from kclient_quota.clients.consumer.notice import Notice
+from kclient_quota.clients.consumer.reading_turns import LEAST_MS, LUMPS, Partition, ReadingTurns
 from kclient_quota.clients.consumer.sizing import CROWD_WINDOWS, Sizing
 from kclient_quota.clients.consumer.stall import StallWatch
 from kclient_quota.clients.heartbeat import Heartbeat
@@ -24,7 +25,7 @@ from kclient_quota.pacing.fetching.fetch import ONLY, RECORD_BYTES, FetchPacer, 
 from kclient_quota.pacing.fetching.fetch_broker import BrokerPace
 from kclient_quota.pacing.fetching.fetch_lost import LostFetches
 from kclient_quota.pacing.fetching.fetch_sizes import FetchSizes
-from kclient_quota.pacing.fetching.fetch_statistics import fetch_statistics
+from kclient_quota.pacing.fetching.fetch_statistics import FetchStatistics, fetch_statistics
 
 COORDINATOR: Final = "GroupCoordinator"
 """The name of the connection to the group coordinator, which heartbeats go over."""
@@ -51,23 +52,6 @@ class Taken(Protocol):
     def partition(self) -> int | None:
         """As confluent_kafka's."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Notice:
-    """Something that the user is to be told.
-
-    Attributes:
-        cause: what it is about; at most one line a minute and cause is said.
-        text: in words.
-        is_warning: whether the user should do something about it.
-        extra: the same as fields of a log record.
-    """
-
-    cause: str
-    text: str
-    is_warning: bool = True
-    extra: Mapping[str, Any] = field(default_factory=dict)
 
 
 class ConsumerCore:
@@ -116,6 +100,8 @@ class ConsumerCore:
         )
         self._longest_throttle_ms = longest_throttle_ms
         self._sizing = Sizing(sizes, now_ms)
+        self._seen: FetchStatistics | None = None
+        self._turns = ReadingTurns()
         self._lost = LostFetches()
         self._forgotten: set[tuple[str, int]] = set()  # since the last statistics
         self._heard_at_ms = now_ms
@@ -210,7 +196,7 @@ class ConsumerCore:
                 max_ms=delta.throttled_max_ms,
                 now_ms=now_ms,
             )
-        seen = fetch_statistics(statistics, self._responses, self._made_at_ms(statistics, now_ms))
+        self._seen = seen = fetch_statistics(statistics, self._responses, self._made_at_ms(statistics, now_ms))
         self._sizing.look(statistics, seen, elapsed_ms)
         self._lost.on_statistics(statistics, self.sizes.fetch_bytes, self._sizing.batch_bytes)
         self._forgotten.clear()
@@ -259,6 +245,25 @@ class ConsumerCore:
         if wanted is not None:
             self.sizes = wanted
         return wanted
+
+    def resting(self, paused: Collection[Partition], resting: Collection[Partition], now_ms: int) -> set[Partition]:
+        """The partitions of which nothing is to be fetched from now on, as others have their turns; after statistics.
+
+        Args:
+            paused: those that the application has paused.
+            resting: those of which nothing is fetched now.
+            now_ms: now.
+        """
+        seen, lump_bytes = self._seen, self._sizing.lump_bytes
+        rate = min((pace.rate for pace in self._pacer.paces.values()), default=0.0)
+        if seen is None or not self.paced or self.sizes.by_hand or not rate or lump_bytes == ENDLESS:
+            return set()
+        return self._turns.look(seen, paused, resting, max(LEAST_MS, LUMPS * lump_bytes / rate * 1_000), now_ms)
+
+    @property
+    def lets_fetch_out(self) -> bool:
+        """Whether so much has been taken that librdkafka sends its next fetch."""
+        return self._pacer.is_low(sum(self._taken.values()))
 
     def leave(self) -> None:
         """It fetches no more."""

@@ -82,6 +82,8 @@ class Fetching(CConsumer):
     _kq_asked: set[Partition]
     _kq_was_not_told = False
     _kq_paused: set[Partition]
+    _kq_resting: frozenset[Partition] = frozenset()  # not fetched while others have their turns
+    _kq_turns: frozenset[Partition] = frozenset()  # what is to rest from the next fetch on
     _kq_is_cooperative = False
     _kq_times_assigned = 0
     _kq_begun_s = 0.0  # when partitions were begun last, in the time of the wall clock, as statistics tell it
@@ -148,6 +150,20 @@ class Fetching(CConsumer):
 
     def _kq_positions(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
         return super().position(partitions) if self._kq_fetcher is None else self._kq_fetcher.position(partitions)
+
+    def _kq_rest(self, resting: frozenset[Partition]) -> None:
+        """Fetch nothing of these until it is their turn again."""
+        before, self._kq_resting = self._kq_resting, resting
+        self._kq_turns = resting
+        if begun := resting - before:
+            self._kq_pause_source([TopicPartition(*key) for key in begun], is_paused=True)
+        if ended := before - resting - self._kq_paused:
+            self._kq_pause_source([TopicPartition(*key) for key in ended], is_paused=False)
+
+    def _kq_rest_no_more(self, partition: Partition) -> None:
+        """It is begun elsewhere, and librdkafka would forget that with a pause."""
+        if partition in self._kq_turns | self._kq_resting:
+            self._kq_rest(self._kq_resting - {partition})
 
     def _kq_seek_in_source(self, partition: TopicPartition) -> None:
         if self._kq_fetcher is None:
@@ -328,6 +344,7 @@ class Fetching(CConsumer):
             fetcher.pause([TopicPartition(*key) for key in self._kq_paused])
         # A signal may end any line: the new one is in its place when it knows where to begin, and not before.
         before, self._kq_fetcher = self._kq_fetcher, fetcher
+        self._kq_resting = self._kq_turns = frozenset()
         self._kq_starts.update(unread)
         if before is not None:
             before.close()

@@ -226,6 +226,8 @@ class Receiving(Recovering):
             messages = [] if message is None else [message]
         self._kq_hold(messages)
         self._kq_charge(messages)
+        if not self._kq_turns <= self._kq_resting and self._kq_core.lets_fetch_out:
+            self._kq_begin_turns()
         self._kq_core.heartbeat.on_poll(self._kq_clock.now_ms())
 
     def _kq_serve_member(self) -> None:
@@ -298,6 +300,7 @@ class Receiving(Recovering):
                 if self._kq_other_sizes is not None:
                     self._kq_change_sizes(self._kq_other_sizes)
                     self._kq_other_sizes = None
+                self._kq_take_turns()
             self._kq_review()
 
     def _kq_change_sizes(self, sizes: FetchSizes) -> None:
@@ -309,16 +312,7 @@ class Receiving(Recovering):
         if fetcher is None:
             self._kq_core.sizes = self._kq_sizes_of_now
             return
-        self._kq_note_handed()
-        if self._kq_in_doubt:
-            self._kq_recover()
-        for _ in range(DRAIN_BATCHES):
-            # Each is held before the next one is asked for, in the midst of which its partitions may go.
-            self._kq_doubt(DRAIN_MESSAGES)
-            messages = self._kq_pull(DRAIN_MESSAGES, 0.0)
-            self._kq_hold(messages)
-            if len(messages) < DRAIN_MESSAGES:
-                break
+        self._kq_drain()
         expected = {**self._kq_received.offsets(), **self._kq_held.next_offsets()}
         # The other client knows no position before it has handed something over, be that after all that is held.
         self._kq_sought.update({key: (at, None) for key, at in expected.items() if self._kq_starts.get(key) != at})
@@ -326,6 +320,33 @@ class Receiving(Recovering):
         self._kq_fetch_by(fetcher, expected, self._kq_listener.told)
         self._kq_sizes_of_now = sizes
         self._kq_listener.is_split = self._kq_goes_round = True
+
+    def _kq_drain(self) -> list[Message]:
+        """Hold all that is prefetched."""
+        self._kq_note_handed()
+        if self._kq_in_doubt:
+            self._kq_recover()
+        drained: list[Message] = []
+        for _ in range(DRAIN_BATCHES):
+            # Each is held before the next one is asked for, in the midst of which its partitions may go.
+            self._kq_doubt(DRAIN_MESSAGES)
+            messages = self._kq_pull(DRAIN_MESSAGES, 0.0)
+            self._kq_hold(messages)
+            drained += messages
+            if len(messages) < DRAIN_MESSAGES:
+                break
+        return drained
+
+    def _kq_take_turns(self) -> None:
+        """See whose turn it is to be fetched."""
+        self._kq_turns = frozenset(self._kq_core.resting(self._kq_paused, self._kq_turns, self._kq_clock.now_ms()))
+        if self._kq_turns < self._kq_resting:
+            self._kq_rest(self._kq_turns)
+
+    def _kq_begin_turns(self) -> None:
+        """Some have been read for long while others wait; what is prefetched of them librdkafka would forget."""
+        self._kq_charge(self._kq_drain())
+        self._kq_rest(self._kq_turns.intersection(map(key_of, super().assignment())))  # of now, after that
 
     def _kq_review(self) -> None:
         """Give credit that fits: endless without a quota, and none left over from before there was one."""
@@ -343,7 +364,7 @@ class Receiving(Recovering):
         if not self._kq_paused_by_us:
             return
         mine, self._kq_paused_by_us = self._kq_paused_by_us, []
-        mine = [part for part in mine if (part.topic, part.partition) not in self._kq_paused]
+        mine = [part for part in mine if key_of(part) not in self._kq_paused | self._kq_resting]
         self._kq_pause_source(mine, is_paused=False)
 
     def pause(self, partitions: list[TopicPartition]) -> None:
@@ -362,8 +383,8 @@ class Receiving(Recovering):
         named = set(map(key_of, partitions))
         self._kq_paused -= named
         self._kq_held.bring_back(named)
-        ours = {(part.topic, part.partition) for part in self._kq_paused_by_us}
-        mine = [part for part in partitions if (part.topic, part.partition) not in ours]
+        ours = self._kq_resting | {key_of(part) for part in self._kq_paused_by_us}
+        mine = [part for part in partitions if key_of(part) not in ours]
         self._kq_pause_source(mine, is_paused=False)
 
 

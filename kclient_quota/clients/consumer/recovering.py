@@ -139,6 +139,7 @@ class Recovering(Fetching):
             self._kq_seek_back(part, offset)
 
     def _kq_seek_back(self, part: TopicPartition, offset: int) -> None:
+        self._kq_rest_no_more(key_of(part))
         try:
             self._kq_seek_in_source(TopicPartition(part.topic, part.partition, offset))
         except KafkaException as error:

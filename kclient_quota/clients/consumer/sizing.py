@@ -26,7 +26,7 @@ from kclient_quota.pacing.fetching.fetch_sizes import (
     sizes_for,
     sizes_while_learning,
 )
-from kclient_quota.pacing.fetching.fetch_statistics import FetchStatistics
+from kclient_quota.pacing.fetching.fetch_statistics import FetchStatistics, end_of
 from kclient_quota.pacing.trend import TREND
 
 CROWD_WINDOWS: Final = 2
@@ -121,6 +121,13 @@ class Sizing:
         """Bytes of a batch on average; infinite as long as that is not known."""
         return self._bytes / self._batches if self._looks >= LOOKS else inf
 
+    @property
+    def lump_bytes(self) -> float:
+        """Bytes that a fetch brings; infinite as long as that is not known."""
+        return (
+            self.batch_bytes if self.sizes.fetch_bytes == ONE_BATCH else max(self.batch_bytes, self.sizes.fetch_bytes)
+        )
+
     def look(self, statistics: Mapping[str, Any], seen: FetchStatistics, elapsed_ms: int) -> None:
         """Learn the round trip, and how large batches are.
 
@@ -179,7 +186,7 @@ class Sizing:
         for topic, told in statistics.get("topics", {}).items():
             for number, partition in told["partitions"].items():
                 offset = self._next[topic, number] = partition.get("next_offset", -1)
-                if 0 <= before.get((topic, number), -1) < offset < _end(partition):
+                if 0 <= before.get((topic, number), -1) < offset < end_of(partition):
                     found.add(partition["broker"])
         return found
 
@@ -258,9 +265,3 @@ class Sizing:
         if batch_bytes == inf or one_will_do(rate, self._round_trip_ms, batch_bytes, **many):
             return replace(sizes, fetch_bytes=ONE_BATCH)
         return sizes
-
-
-def _end(partition: Mapping[str, Any]) -> int:
-    """What may be fetched ends here: before the first open transaction, where the broker says where that is."""
-    stable = partition.get("ls_offset", -1)
-    return int(stable if stable >= 0 else partition.get("hi_offset", -1))

@@ -112,6 +112,10 @@ class FetchPacer:
         """Wire bytes that librdkafka's queue holds, about."""
         return max(0, int(self._queued))
 
+    def is_low(self, taken: int) -> bool:
+        """Whether the next fetch goes out when so much more has been taken of the queue."""
+        return self._queued - taken * self._ratio <= self._threshold
+
     @property
     def big_batches(self) -> bool:
         """Whether a grant holds for this moment only, because batches are spaced by the window."""

@@ -1,7 +1,7 @@
 """What librdkafka's statistics say about fetching, which is what the pacer goes by."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 
@@ -15,6 +15,7 @@ class FetchStatistics:
         queued_count: messages in it.
         received: bytes and responses with something in them received so far, by broker.
         leaders: which broker each assigned partition is fetched from.
+        positions: the offset of each of these that is fetched next, and its end; -1: not known.
     """
 
     at_ms: int
@@ -22,6 +23,7 @@ class FetchStatistics:
     queued_count: int
     received: Mapping[int, tuple[int, int]]
     leaders: Mapping[tuple[str, int], int]
+    positions: Mapping[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
 
 
 def fetch_statistics(statistics: Mapping[str, Any], responses: Mapping[int, int], at_ms: int) -> FetchStatistics:
@@ -34,16 +36,25 @@ def fetch_statistics(statistics: Mapping[str, Any], responses: Mapping[int, int]
     """
     queued_bytes = queued_count = 0
     leaders: dict[tuple[str, int], int] = {}
+    positions: dict[tuple[str, int], tuple[int, int]] = {}
     for name, topic in statistics.get("topics", {}).items():
         for partition in topic["partitions"].values():
             # Every partition's queue is forwarded to the consumer's, so each reports the length of the whole.
             queued_bytes = max(queued_bytes, partition["fetchq_size"])
             queued_count = max(queued_count, partition["fetchq_cnt"])
             if partition["fetch_state"] == "active" and partition["broker"] >= 0:
-                leaders[name, partition["partition"]] = partition["broker"]
+                key = name, partition["partition"]
+                leaders[key] = partition["broker"]
+                positions[key] = partition.get("next_offset", -1), end_of(partition)
     received = {
         broker["nodeid"]: (broker["rxbytes"], responses.get(broker["nodeid"], 0))
         for broker in statistics.get("brokers", {}).values()
         if broker["nodeid"] >= 0 and broker["source"] != "logical"
     }
-    return FetchStatistics(at_ms, queued_bytes, queued_count, received, leaders)
+    return FetchStatistics(at_ms, queued_bytes, queued_count, received, leaders, positions)
+
+
+def end_of(partition: Mapping[str, Any]) -> int:
+    """What may be fetched ends here: before the first open transaction, where the broker says where that is."""
+    stable = partition.get("ls_offset", -1)
+    return int(stable if stable >= 0 else partition.get("hi_offset", -1))
