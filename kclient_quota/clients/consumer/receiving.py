@@ -12,16 +12,16 @@ signals after calls.
 import logging
 from typing import Final
 
-from confluent_kafka import KafkaError, Message, TopicPartition
+from confluent_kafka import KafkaError, Message
 
 from kclient_quota.clients.agents import CConsumer
 from kclient_quota.clients.calls import interruptible, seconds, whole
 from kclient_quota.clients.consumer.core import ENDLESS
 from kclient_quota.clients.consumer.fetching import was_not_told
-from kclient_quota.clients.consumer.held import Partition, key_of
+from kclient_quota.clients.consumer.held import key_of
 from kclient_quota.clients.consumer.listening import Listener
+from kclient_quota.clients.consumer.pausing import Pausing
 from kclient_quota.clients.consumer.poll_idle import PollIdle
-from kclient_quota.clients.consumer.recovering import Recovering
 from kclient_quota.clients.heartbeat import Beat
 from kclient_quota.clients.interceptor import ConsumerInterceptors
 from kclient_quota.clients.wait_time import WaitTime
@@ -46,11 +46,11 @@ MAKE_AGAIN_MS: Final = 60_000
 _plain_consume: Final = CConsumer.consume
 
 
-class Receiving(Recovering):
+class Receiving(Pausing):
     """confluent_kafka's Consumer at the pace of its quota; belongs to the thread that polls."""
 
-    _kq_is_open = False
     _kq_reads_ahead = True
+    _kq_serve_at = 0.0  # until then held messages are handed over one by one
 
     def _kq_prepare(self, listener: Listener, interceptors: ConsumerInterceptors) -> None:
         """Before confluent_kafka's constructor, which may call back."""
@@ -62,12 +62,10 @@ class Receiving(Recovering):
         self._kq_idle = PollIdle()
         self._kq_waited = WaitTime()
         self._kq_prepare_recovering()
-        self._kq_paused: set[Partition] = set()
-        self._kq_paused_by_us: list[TopicPartition] = []
+        self._kq_prepare_pausing()
         self._kq_goes_round = bool(interceptors)  # no call goes straight on to confluent_kafka's `consume`
         self._kq_credit = 0.0  # bytes that may be taken; endless while nothing limits
         self._kq_ahead = 1
-        self._kq_serve_at = 0.0
         self._kq_other_sizes: FetchSizes | None = None  # to fetch in, as soon as it can be done
         self._kq_sizes_of_now = listener.core.sizes
         self._kq_make_at_ms = 0
@@ -79,15 +77,22 @@ class Receiving(Recovering):
 
         Serves callbacks, and keeps the consumer in its group. Look at `message.error()` first.
         """
-        held = self._kq_held
-        index = held.first
-        if index < held.ready and monotonic() < self._kq_serve_at:
-            held.first = index + 1
-            return held.messages[index]
-        return self._kq_poll(timeout)
+        if monotonic() < self._kq_serve_at:
+            # Nothing is called from here on: neither another thread nor a signal comes in between.
+            held = self._kq_held
+            index = held.first
+            if index < held.ready:
+                held.first = index + 1
+                return held.messages[index]
+        found: Message | None = self._kq_in_turn(self._kq_poll, timeout)
+        return found
 
     def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
         """Up to `num_messages` messages, those that came within `timeout` seconds, the wait for the quota included."""
+        found: list[Message] = self._kq_in_turn(self._kq_consume_up_to, num_messages, timeout)
+        return found
+
+    def _kq_consume_up_to(self, num_messages: int, timeout: float) -> list[Message]:
         num_messages, timeout = whole(num_messages), seconds(timeout)
         if not self._kq_is_open or not _is_sane(num_messages, timeout):
             return super().consume(num_messages, timeout)
@@ -116,6 +121,9 @@ class Receiving(Recovering):
         if not self._kq_is_open or self._kq_listener.in_callback:
             # Within a callback confluent_kafka takes no other poll of the same consumer, not even an empty one.
             return
+        self._kq_in_turn(self._kq_beat, waits=False)  # who receives keeps it alive, too
+
+    def _kq_beat(self) -> None:
         beat = self._kq_core.heartbeat.due(self._kq_clock.now_ms())
         if beat is Beat.TOUCH:
             interruptible(_plain_consume, self, 0, 0)
@@ -358,38 +366,6 @@ class Receiving(Recovering):
     def _kq_after_statistics(self) -> None:
         """Once a second or more often."""
         self._kq_idle.flush(self._kq_clock.now_ms())
-
-    def _kq_resume_ours(self) -> None:
-        """Some of what was held is being handed over: there is room again."""
-        if not self._kq_paused_by_us:
-            return
-        mine, self._kq_paused_by_us = self._kq_paused_by_us, []
-        mine = [part for part in mine if key_of(part) not in self._kq_paused | self._kq_resting]
-        self._kq_pause_source(mine, is_paused=False)
-
-    def pause(self, partitions: list[TopicPartition]) -> None:
-        """Receive nothing of these partitions; what is held of them is handed over after `resume()`."""
-        if not self._kq_is_open:
-            super().pause(partitions)
-        self._kq_pause_source(partitions, is_paused=True)
-        self._kq_paused.update(map(key_of, partitions))
-        self._kq_held.set_aside(self._kq_paused)
-        self._kq_no_more_of(partitions)
-
-    def resume(self, partitions: list[TopicPartition]) -> None:
-        """Receive of them again."""
-        if not self._kq_is_open or not _are_partitions(partitions):
-            super().resume(partitions)  # which says what is wrong
-        named = set(map(key_of, partitions))
-        self._kq_paused -= named
-        self._kq_held.bring_back(named)
-        ours = self._kq_resting | {key_of(part) for part in self._kq_paused_by_us}
-        mine = [part for part in partitions if key_of(part) not in ours]
-        self._kq_pause_source(mine, is_paused=False)
-
-
-def _are_partitions(given: object) -> bool:
-    return isinstance(given, list) and all(isinstance(part, TopicPartition) for part in given)
 
 
 def _is_sane(count: object, timeout: object) -> bool:

@@ -7,19 +7,27 @@ still set when the next call comes, what is missing is sought back.
 """
 
 import logging
+from collections.abc import Callable
+from threading import get_ident
+from typing import Any, Final
 
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, Message, TopicPartition
 
 from kclient_quota.clients.consumer.fetching import Fetching
 from kclient_quota.clients.consumer.held import HeldMessages, Partition, ReceivedOffsets, key_of, partition_of
+from kclient_quota.clock import sleep
 
 logger = logging.getLogger("kclient_quota")
+
+TURN_S: Final = 0.001
+"""How soon a thread sees that another one has received what it wanted."""
 
 
 class Recovering(Fetching):
     """confluent_kafka's Consumer that reads again what was taken and not received."""
 
     _kq_held: HeldMessages = HeldMessages()  # of one that was never made: always empty
+    _kq_turn_of = 0  # the thread that receives
     _kq_in_doubt = 0
     _kq_times_doubted = 0
     _kq_was_silent = False  # for so long that the group takes what is assigned away
@@ -32,6 +40,31 @@ class Recovering(Fetching):
         self._kq_received = ReceivedOffsets()
         self._kq_last = []  # what `consume` has returned last
         self._kq_sought = {}  # where an interrupted call has made us seek back to
+
+    def _kq_in_turn(self, receive: Callable[..., Any], *args: Any, waits: bool = True) -> Any:
+        """Receive while no other thread does; a callback, or a signal's handler, in the midst of it may.
+
+        Not by a lock: to let go of one is a call, after which a signal would take what is about to be returned.
+
+        Args:
+            receive: does it.
+            args: its.
+            waits: whether to wait until no other thread does; None is returned otherwise.
+        """
+        me = get_ident()
+        if self._kq_turn_of == me:
+            return receive(*args)
+        while self._kq_turn_of:
+            if not waits:
+                return None
+            sleep(TURN_S)
+        # Nothing is called since it was free, so that no other thread, nor a signal, comes in between.
+        self._kq_turn_of = me
+        try:
+            self._kq_held.ready = 0  # what is handed over without asking for a turn
+            return receive(*args)
+        finally:
+            self._kq_turn_of = 0
 
     def _kq_note_handed(self) -> None:
         """Note what was returned, before anything else is done with its partitions."""
