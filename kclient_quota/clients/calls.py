@@ -137,9 +137,9 @@ def lost_interrupt(error: SystemError) -> BaseException:
     """What to raise for an error of confluent_kafka's own.
 
     A Ctrl-C that arrives at the very beginning of a callback has no value yet, and confluent_kafka keeps values only:
-    its call returns without a result and without an error.
+    its call returns without a result and without an error, which Python has two wordings for.
     """
-    return KeyboardInterrupt() if "without setting an exception" in str(error) else error
+    return KeyboardInterrupt() if "without" in str(error) else error  # not "with an exception set"
 
 
 def interruptible(work: Callable[..., Any], *args: Any) -> Any:

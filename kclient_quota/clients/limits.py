@@ -126,8 +126,7 @@ class Ask(Protocol):
 class _AskCluster:
     """Asks by way of what all clients share that ask this cluster as this principal, and keeps it."""
 
-    def __init__(self) -> None:
-        self._asking: Asking | None = None
+    _asking: "Asking | None" = None
 
     def __call__(
         self, conf: Mapping[str, Any], user: str | None, client_id: str, deadline_ms: int, *, fresh_ms: int
@@ -149,6 +148,8 @@ class _AskCluster:
 
     def close(self) -> None:
         """Keep it no longer."""
+        if self._asking is not None:
+            self._asking.hang_up()  # here: its finalizer would swallow a Ctrl-C
         self._asking = None
 
 

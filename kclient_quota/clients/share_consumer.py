@@ -6,7 +6,6 @@ that is not delivered (`kclient_quota.pacing.fetching.share_fetch` says why that
 """
 
 import logging
-import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -19,6 +18,7 @@ from confluent_kafka._model import Messages
 
 from kclient_quota.clients.agents import CShareConsumer
 from kclient_quota.clients.calls import (
+    CallApart,
     NotMade,
     has_started,
     interruptible,
@@ -70,6 +70,7 @@ class PacedShareConsumer(CShareConsumer, TelemetryMethods):
     # What a subclass finds that has not called __init__: confluent_kafka says then that it is closed.
     _kq_paces = False
     _kq_asked: SharedAccounts | None = None  # those that know of a request under way
+    _kq_closing: CallApart | None = None
     _kq_pace = cast("SharedAccounts", NotMade(confluent_kafka.IllegalStateException, "Share consumer closed"))
     _kq_throttle_metrics = cast("ClientThrottleMetrics", _kq_pace)
     _kq_untold: deque[Any] = deque()  # noqa: RUF012 - of one that was never made: always empty
@@ -297,37 +298,35 @@ class PacedShareConsumer(CShareConsumer, TelemetryMethods):
         Raises:
             IllegalStateException: called from the acknowledgement callback; nothing has changed.
         """
-        try:
-            super().subscription()
-        except confluent_kafka.IllegalStateException:
-            super().close()  # refused here and now if a callback calls it; otherwise it was closed before
-            return
-        self._kq_stop_telemetry()
-        self._kq_stop_watch()
-        asked, self._kq_asked = self._kq_asked, None
-        if asked is not None:
-            with asked.lock:
-                asked.pacer.answered({}, self._kq_asked_at_ms, SYSTEM_CLOCK.now_ms())
-        close_theirs, closed, failures = super().close, threading.Event(), list[BaseException]()
-
-        def close() -> None:
+        if self._kq_closing is None:
             try:
-                close_theirs()
-            except BaseException as error:  # noqa: BLE001 - raised again below
-                failures.append(error)
-            closed.set()
+                super().subscription()
+            except confluent_kafka.IllegalStateException:
+                super().close()  # refused here and now if a callback calls it; otherwise it was closed before
+                return
+            self._kq_stop_telemetry()
+            self._kq_stop_watch()
+            asked, self._kq_asked = self._kq_asked, None
+            if asked is not None:
+                with asked.lock:
+                    asked.pacer.answered({}, self._kq_asked_at_ms, SYSTEM_CLOCK.now_ms())
+            close_theirs = super().close
 
-        thread = threading.Thread(target=close, name=f"close {self._kq_client_id}", daemon=True)
-        if not has_started(thread.start, "close a share consumer"):
-            close()
-        if not closed.wait(CLOSE_S):
+            def begin() -> None:
+                self._kq_closing = CallApart(close_theirs)
+
+            if not has_started(begin, "close a share consumer"):
+                close_theirs()
+        closing = self._kq_closing  # begun by now, or by a call that a Ctrl-C has ended
+        if closing is not None and not closing.wait(CLOSE_S):
             logger.warning(
                 "Share consumer %r is muted by its broker; librdkafka closes it within socket.timeout.ms",
                 self._kq_client_id,
             )
         self._kq_interceptors.close()
-        if failures:
-            raise failures[0]
+        if closing is not None and closing.is_done:
+            self._kq_closing = None
+            closing.result()
 
 
 def _pace_of(conf: Mapping[str, Any], ours: QuotaConfig, limit: Limit) -> SharedAccounts:

@@ -88,12 +88,16 @@ class Asking:
             self._end_turn()
 
     def rest(self) -> None:
-        """Close the connection, if nobody has asked for `REST_MS`; the next question opens another one."""
+        """Close the connection, if nobody has asked for `REST_MS`."""
+        if self._clock.now_ms() - self._asked_ms >= REST_MS:
+            self.hang_up()
+
+    def hang_up(self) -> None:
+        """Close the connection, unless somebody asks now; the next question opens another one."""
         if not self._turn.acquire(blocking=False):
-            return  # somebody asks now
+            return
         try:
-            if self._clock.now_ms() - self._asked_ms >= REST_MS:
-                self._client.close()
+            self._client.close()
         finally:
             self._turn.release()
 
