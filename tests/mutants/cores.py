@@ -35,7 +35,7 @@ _ROOMS = [
     ("kclient_quota/pacing/sending", _SENDING, PACING),
     ("kclient_quota/pacing/fetching", _FETCHING, PACING),
     ("kclient_quota/clients/producer", "core routes", _CLIENTS),
-    ("kclient_quota/clients/consumer", "core held joining poll_idle sizing stall", _CLIENTS),
+    ("kclient_quota/clients/consumer", "core held joining poll_idle reading_turns sizing stall", _CLIENTS),
     ("telemetry/kclient_telemetry/client", "payload reporter retry states subscription temporality", TELEMETRY),
     ("telemetry/kclient_telemetry/receiver", "instance manager stats subscription", TELEMETRY),
 ]

@@ -64,17 +64,16 @@ class ReadingTurns:
         for part, node in seen.leaders.items():
             together[node].append(part)
         for node, every in together.items():
-            moved = {part for part in every if before.get(part, self._next[part]) != self._next[part]}
+            moved = {part for part in every if before.get(part, self._next[part]) < self._next[part]}
             eager = [part for part in every if part not in paused and self._wants(part, seen, now_ms)]
             self._note(eager, moved, elapsed_ms)
             self._quiet_ms[node] = 0 if moved else self._quiet_ms[node] + elapsed_ms
             had_turns = {part for part in eager if self._read_ms[part] >= turn_ms}
-            some_rest = not self._resting.isdisjoint(every)
-            if len(had_turns) == len(eager) and (some_rest or not eager):
+            if had_turns.issuperset(eager):
                 self._over(every)
             elif max(self._passed_ms[part] for part in eager) >= turn_ms:
                 self._rest(had_turns)
-            elif some_rest and self._quiet_ms[node] >= turn_ms:
+            elif self._quiet_ms[node] >= turn_ms and not self._resting.isdisjoint(every):
                 self._excused_until_ms.update(dict.fromkeys(eager, now_ms + EXCUSED_MS))
                 self._over(every)
         return self._resting
@@ -82,7 +81,7 @@ class ReadingTurns:
     def _wants(self, part: Partition, seen: FetchStatistics, now_ms: int) -> bool:
         """Whether it has more, and is not resting."""
         at, end = seen.positions[part]
-        return 0 <= at < end and part not in self._resting and self._excused_until_ms.get(part, 0) <= now_ms
+        return 0 <= at < end and part not in self._resting and self._excused_until_ms.get(part, now_ms) <= now_ms
 
     def _note(self, eager: list[Partition], moved: set[Partition], elapsed_ms: int) -> None:
         for part in moved:

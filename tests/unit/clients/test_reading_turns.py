@@ -1,9 +1,16 @@
 """Whose turn it is of the partitions of a broker, look by look."""
 
+from itertools import pairwise
+from typing import Any
+
 import pytest
 
-from kclient_quota.clients.consumer.reading_turns import EXCUSED_MS, ReadingTurns
+from kclient_quota.clients.consumer.reading_turns import ReadingTurns
+from kclient_quota.config import Backoff
+from kclient_quota.pacing.fetching.fetch_sizes import FetchSizes
 from kclient_quota.pacing.fetching.fetch_statistics import FetchStatistics
+from tests.unit.clients.test_consumer_core import QUOTA
+from tests.unit.clients.test_consumer_core_edges import core_of, event
 
 TURN_MS = 2_000
 LOOK_MS = 250
@@ -45,8 +52,8 @@ class Reader:
         self.resting: set[tuple[str, int]] = set()
         self.now_ms = 1_000_000
 
-    def look(self) -> None:
-        self.now_ms += LOOK_MS
+    def look(self, after_ms: int = LOOK_MS) -> None:
+        self.now_ms += after_ms
         seen = self.broker.seen(self.now_ms)
         self.resting = set(self.turns.look(seen, self.broker.paused, self.resting, TURN_MS, self.now_ms))
 
@@ -106,9 +113,11 @@ def test_a_partition_of_which_nothing_comes_in_its_turn_is_excused_for_a_minute(
     broker = Broker(100_000, 10)
     broker.stuck.add(1)
     runs = lengths(Reader(broker).read(600))
+    began = [sum(count for _, count in runs[:place]) for place, (number, _) in enumerate(runs) if number is None]
+    assert [(second - first) * LOOK_MS for first, second in pairwise(began)] == [63_750] * 2
     idle = [count for number, count in runs if number is None]
-    assert 2 <= len(idle) <= 600 * LOOK_MS // EXCUSED_MS + 1
-    assert max(idle) <= TURN_MS // LOOK_MS + 1
+    assert len(idle) == 3
+    assert set(idle) == {TURN_MS // LOOK_MS}
 
 
 def test_one_that_was_excused_counts_again_once_it_is_read() -> None:
@@ -168,3 +177,84 @@ def test_time_in_which_nobody_looked_is_no_turn() -> None:
     reader.now_ms += 60_000
     reader.read(1)
     assert not reader.resting
+
+
+def test_looks_need_not_fall_on_the_end_of_a_turn() -> None:
+    broker = Broker(10_000, 10_000)
+    reader = Reader(broker)
+    looks = 0
+    while not reader.resting:
+        reader.look(300)
+        broker.give(reader.resting)
+        looks += 1
+    assert looks == 1 + 7  # the first tells of nothing that was read
+    assert reader.resting == {("t", 0)}
+
+
+def test_a_partition_that_is_begun_again_further_back_has_not_been_read() -> None:
+    broker = Broker(10_000, 10_000)
+    broker.at = {0: 5_000, 1: 0}
+    reader = Reader(broker)
+    for _ in range(20):
+        reader.look()
+        broker.at[0] -= 10
+    assert not reader.resting
+    assert not reader.turns._read_ms
+
+
+def test_nothing_comes_of_one_broker_while_another_is_read() -> None:
+    """What rests at one goes on when the rest of that one is stuck, however much comes of the other."""
+    first, second = Broker(10_000, 10_000), Broker(10_000, node=2)
+    turns, now_ms = ReadingTurns(), 1_000_000
+    resting: set[tuple[str, int]] = set()
+    rested = []
+    for number in range(40):
+        now_ms += LOOK_MS
+        second.at[0] += 10
+        here, there = first.seen(now_ms), second.seen(now_ms)
+        positions = {**here.positions, ("u", 0): there.positions["t", 0]}
+        seen = FetchStatistics(now_ms, 0, 0, {}, {**here.leaders, ("u", 0): 2}, positions)
+        resting = set(turns.look(seen, (), resting, TURN_MS, now_ms))
+        rested += [number] if resting else []
+        first.stuck = {1}
+        first.give(resting)
+    assert rested == list(range(rested[0], rested[0] + TURN_MS // LOOK_MS))
+
+
+class Told(ReadingTurns):
+    """Notes how long a turn is said to be."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.turn_ms = 0.0
+
+    def look(
+        self, seen: FetchStatistics, paused: Any, resting: Any, turn_ms: float, now_ms: int
+    ) -> set[tuple[str, int]]:
+        self.turn_ms = turn_ms
+        return {("t", 0)}
+
+
+@pytest.mark.parametrize(
+    ("lump_bytes", "turn_ms"), [(QUOTA // 10, 2_000), (QUOTA // 10 + QUOTA / 20_000, 2_001), (QUOTA / 2, 10_000)]
+)
+def test_a_turn_is_of_two_seconds_or_twenty_fetches(lump_bytes: float, turn_ms: float) -> None:
+    core = core_of()
+    core._turns = turns = Told()
+    core._sizing._looks, core._sizing._bytes, core._sizing._batches = 2, lump_bytes, 1.0
+    assert core.resting((), (), 0) == set()  # nothing has been told yet
+    core.on_statistics(event(), 0)
+    assert core.resting((), (), 0) == {("t", 0)}
+    rate = min(pace.rate for pace in core._pacer.paces.values())
+    assert turns.turn_ms == pytest.approx(max(2_000, turn_ms * QUOTA / rate), abs=50)
+
+
+def test_nobody_takes_turns_where_sizes_are_the_users_batches_unknown_or_nothing_is_paced() -> None:
+    by_hand, unknown = core_of(sizes=FetchSizes(1_000, 1_000, by_hand=True)), core_of()
+    off = core_of(backoff=Backoff.OFF)
+    for core in (by_hand, unknown, off):
+        core._turns = Told()
+        core.on_statistics(event(), 0)
+        if core is not unknown:
+            core._sizing._looks, core._sizing._bytes, core._sizing._batches = 2, 1_000.0, 1.0
+        assert core.resting((), (), 0) == set()
