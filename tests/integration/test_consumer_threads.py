@@ -1,11 +1,15 @@
-"""Threads that receive from one consumer: each message goes to one of them, once, as with plain confluent_kafka."""
+"""Threads that share one consumer: each message is received once, in order, as with plain confluent_kafka."""
 
+import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaException, TopicPartition
 
 from kclient_quota.broker import EmbeddedBroker
 from tests.consuming import consumer_of
@@ -76,5 +80,87 @@ def test_who_stays_in_the_group_does_not_wait_for_who_receives(cluster: Embedded
     for _ in range(100):
         consumer.keep_alive()
     assert time.monotonic() - began < 1
+    thread.join()
+    consumer.close()
+
+
+@pytest.fixture
+def quick_turns() -> Iterator[None]:
+    """Threads take turns after every few lines, as they otherwise do on a busy machine only."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+def committing(consumer: Any) -> None:
+    with suppress(KafkaException):  # nothing new
+        consumer.commit(asynchronous=True)
+
+
+def asking(consumer: Any) -> None:
+    consumer.position(consumer.assignment())
+
+
+def pausing(consumer: Any) -> None:
+    assigned = consumer.assignment()
+    consumer.pause(assigned)
+    consumer.resume(assigned)
+    time.sleep(0.05)
+
+
+@pytest.mark.parametrize("rate", [None, 1_000_000])
+@pytest.mark.parametrize("way", [committing, asking, pausing])
+@pytest.mark.usefixtures("quick_turns")
+def test_what_one_thread_does_beside_one_that_polls_loses_and_doubles_nothing(
+    cluster: EmbeddedBroker, way: Callable[[Any], None], rate: int | None
+) -> None:
+    group = f"beside-{time.monotonic_ns()}"
+    if rate is not None:
+        cluster.set_quota(client_id=group, consumer_byte_rate=rate)
+    consumer = consumer_of(cluster, "t", group, **{"enable.auto.commit": False})
+    found: defaultdict[int, list[int]] = defaultdict(list)
+    raised: list[BaseException] = []
+    until = time.monotonic() + 40
+
+    def count() -> int:
+        return sum(map(len, found.values()))
+
+    def work_beside() -> None:
+        try:
+            while count() < COUNT and time.monotonic() < until:
+                way(consumer)
+        except BaseException as error:  # noqa: BLE001 - whatever it is
+            raised.append(error)
+
+    beside = threading.Thread(target=work_beside)
+    beside.start()
+    while count() < COUNT and time.monotonic() < until:
+        message = consumer.poll(0.2)
+        if message is not None:
+            found[message.partition()].append(message.offset())
+    beside.join()
+    assert not raised
+    assert found == {number: list(range(COUNT // PARTITIONS)) for number in range(PARTITIONS)}
+    with suppress(KafkaException):  # nothing new
+        consumer.commit(asynchronous=False)
+    committed = consumer.committed([TopicPartition("t", number) for number in range(PARTITIONS)])
+    assert [part.offset for part in committed] == [COUNT // PARTITIONS] * PARTITIONS
+    consumer.close()
+
+
+def test_what_another_thread_asks_for_does_not_wait_until_a_poll_ends(cluster: EmbeddedBroker) -> None:
+    """With plain confluent_kafka it does."""
+    consumer = consumer_of(cluster, "t", "asked", **{"auto.offset.reset": "latest"})
+    while not (assigned := consumer.assignment()):
+        consumer.poll(0.1)
+    thread = threading.Thread(target=consumer.poll, args=(4,))
+    thread.start()
+    time.sleep(0.5)
+    began = time.monotonic()
+    consumer.pause(assigned)
+    consumer.position(assigned)
+    assert time.monotonic() - began < 1
+    assert thread.is_alive()
     thread.join()
     consumer.close()

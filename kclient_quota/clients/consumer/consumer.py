@@ -18,6 +18,7 @@ from kclient_quota.clients.consumer.core import ConsumerCore
 from kclient_quota.clients.consumer.fetching import made_apart
 from kclient_quota.clients.consumer.held import key_of
 from kclient_quota.clients.consumer.listening import Listener
+from kclient_quota.clients.consumer.recovering import in_turn
 from kclient_quota.clients.consumer.storing import Storing
 from kclient_quota.clients.consumer.watching import WATCHING, PollWatch
 from kclient_quota.clients.heartbeat import CLOSED
@@ -157,6 +158,7 @@ class PacedConsumer(Storing, TelemetryMethods):
         super().unsubscribe()
         WATCHING.remove(self._kq_poll_watch)
 
+    @in_turn
     def assign(self, partitions: list[TopicPartition], /) -> None:
         """Receive of exactly these partitions, from the offsets that they name."""
         self._kq_store_received()
@@ -167,6 +169,7 @@ class PacedConsumer(Storing, TelemetryMethods):
         self._kq_begin_at(partitions)
         self._kq_assign_anew(partitions)
 
+    @in_turn
     def incremental_assign(self, partitions: list[TopicPartition], /) -> None:
         """Receive of these partitions, too."""
         super().incremental_assign(partitions)
@@ -174,6 +177,7 @@ class PacedConsumer(Storing, TelemetryMethods):
         self._kq_begin_at(partitions)
         self._kq_follow_assignment()
 
+    @in_turn
     def unassign(self) -> None:
         """Receive of no partition any more."""
         self._kq_store_received()
@@ -182,6 +186,7 @@ class PacedConsumer(Storing, TelemetryMethods):
         self._kq_forget(None)
         self._kq_follow_assignment()
 
+    @in_turn
     def incremental_unassign(self, partitions: list[TopicPartition], /) -> None:
         """Receive of these partitions no more."""
         self._kq_store_received(partitions)
@@ -189,6 +194,7 @@ class PacedConsumer(Storing, TelemetryMethods):
         self._kq_forget(partitions)
         self._kq_follow_assignment()
 
+    @in_turn
     def seek(self, partition: TopicPartition) -> None:
         """Go on at the partition's offset; what is held of it is forgotten."""
         # A seek makes librdkafka forget the position. To ask for that of a partition which is not assigned would make

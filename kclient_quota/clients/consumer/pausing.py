@@ -3,7 +3,7 @@
 from confluent_kafka import TopicPartition
 
 from kclient_quota.clients.consumer.held import Partition, key_of
-from kclient_quota.clients.consumer.recovering import Recovering
+from kclient_quota.clients.consumer.recovering import Recovering, in_turn
 
 
 class Pausing(Recovering):
@@ -25,6 +25,7 @@ class Pausing(Recovering):
         mine = [part for part in mine if key_of(part) not in self._kq_paused | self._kq_resting]
         self._kq_pause_source(mine, is_paused=False)
 
+    @in_turn
     def pause(self, partitions: list[TopicPartition]) -> None:
         """Receive nothing of these partitions; what is held of them is handed over after `resume()`."""
         if not self._kq_is_open:
@@ -34,6 +35,7 @@ class Pausing(Recovering):
         self._kq_held.set_aside(self._kq_paused)
         self._kq_no_more_of(partitions)
 
+    @in_turn
     def resume(self, partitions: list[TopicPartition]) -> None:
         """Receive of them again."""
         if not self._kq_is_open or not _are_partitions(partitions):

@@ -10,6 +10,7 @@ signals after calls.
 """
 
 import logging
+from threading import get_ident
 from typing import Final
 
 from confluent_kafka import KafkaError, Message
@@ -97,6 +98,7 @@ class Receiving(Pausing):
         if not self._kq_is_open or not _is_sane(num_messages, timeout):
             return super().consume(num_messages, timeout)
         began = monotonic()
+        self._kq_let_others()
         self._kq_settle()
         self._kq_store_if_due()
         if self._kq_credit != ENDLESS or self._kq_held or self._kq_events or self._kq_in_doubt or self._kq_goes_round:
@@ -121,7 +123,8 @@ class Receiving(Pausing):
         if not self._kq_is_open or self._kq_listener.in_callback:
             # Within a callback confluent_kafka takes no other poll of the same consumer, not even an empty one.
             return
-        self._kq_in_turn(self._kq_beat, waits=False)  # who receives keeps it alive, too
+        if self._kq_turn_of in {0, get_ident()}:  # another thread that receives keeps it alive, too
+            self._kq_in_turn(self._kq_beat)
 
     def _kq_beat(self) -> None:
         beat = self._kq_core.heartbeat.due(self._kq_clock.now_ms())
@@ -193,6 +196,7 @@ class Receiving(Pausing):
         """
         is_first = True
         while True:
+            self._kq_let_others()
             self._kq_hear()
             left_s = max(0.0, deadline - monotonic())
             there = self._kq_held.there

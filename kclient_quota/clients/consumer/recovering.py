@@ -8,8 +8,9 @@ still set when the next call comes, what is missing is sought back.
 
 import logging
 from collections.abc import Callable
+from functools import wraps
 from threading import get_ident
-from typing import Any, Final
+from typing import Any, Final, TypeVar, cast
 
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, Message, TopicPartition
 
@@ -19,15 +20,28 @@ from kclient_quota.clock import sleep
 
 logger = logging.getLogger("kclient_quota")
 
+Door = TypeVar("Door", bound=Callable[..., Any])
 TURN_S: Final = 0.001
 """How soon a thread sees that another one has received what it wanted."""
+
+
+def in_turn(door: Door) -> Door:
+    """A door through which an application changes what it receives, from whichever thread."""
+
+    @wraps(door)
+    def taking_turns(consumer: Any, *args: Any, **kwargs: Any) -> Any:
+        return consumer._kq_in_turn(door, consumer, *args, **kwargs)  # noqa: SLF001 - it stands for its method
+
+    return cast("Door", taking_turns)
 
 
 class Recovering(Fetching):
     """confluent_kafka's Consumer that reads again what was taken and not received."""
 
     _kq_held: HeldMessages = HeldMessages()  # of one that was never made: always empty
-    _kq_turn_of = 0  # the thread that receives
+    _kq_turn_of = 0  # the thread that receives, or changes what is received
+    _kq_nested = 0  # how many calls of it are within each other
+    _kq_is_wanted = False  # whether another thread waits for its turn
     _kq_in_doubt = 0
     _kq_times_doubted = 0
     _kq_was_silent = False  # for so long that the group takes what is assigned away
@@ -41,30 +55,41 @@ class Recovering(Fetching):
         self._kq_last = []  # what `consume` has returned last
         self._kq_sought = {}  # where an interrupted call has made us seek back to
 
-    def _kq_in_turn(self, receive: Callable[..., Any], *args: Any, waits: bool = True) -> Any:
-        """Receive while no other thread does; a callback, or a signal's handler, in the midst of it may.
+    def _kq_in_turn(self, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Call while no other thread does; a callback, or a signal's handler, in the midst of it may.
 
-        Not by a lock: to let go of one is a call, after which a signal would take what is about to be returned.
-
-        Args:
-            receive: does it.
-            args: its.
-            waits: whether to wait until no other thread does; None is returned otherwise.
+        confluent_kafka's calls wait for each other as well. Not by a lock: to let go of one is a call, after which a
+        signal would take what is about to be returned.
         """
         me = get_ident()
         if self._kq_turn_of == me:
-            return receive(*args)
+            try:
+                self._kq_nested += 1
+                return call(*args, **kwargs)
+            finally:
+                self._kq_nested -= 1
         while self._kq_turn_of:
-            if not waits:
-                return None
+            self._kq_is_wanted = True
             sleep(TURN_S)
         # Nothing is called since it was free, so that no other thread, nor a signal, comes in between.
         self._kq_turn_of = me
         try:
             self._kq_held.ready = 0  # what is handed over without asking for a turn
-            return receive(*args)
+            return call(*args, **kwargs)
         finally:
-            self._kq_turn_of = 0
+            if self._kq_turn_of == me:
+                self._kq_turn_of = 0
+
+    def _kq_let_others(self) -> None:
+        """Whoever receives has others do what they want to in between: they need not wait until its time is over."""
+        if not self._kq_is_wanted or self._kq_nested:
+            return
+        me, self._kq_is_wanted = self._kq_turn_of, False  # who still waits says so again
+        self._kq_turn_of = 0
+        sleep(2 * TURN_S)
+        while self._kq_turn_of:
+            sleep(TURN_S)
+        self._kq_turn_of = me
 
     def _kq_note_handed(self) -> None:
         """Note what was returned, before anything else is done with its partitions."""

@@ -17,6 +17,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 from kclient_quota.clients.consumer import settings
 from kclient_quota.clients.consumer.held import Partition, key_of
 from kclient_quota.clients.consumer.receiving import Receiving
+from kclient_quota.clients.consumer.recovering import in_turn
 from kclient_quota.clients.consumer.watching import WATCHING
 from kclient_quota.pacing.fetching.fetch_sizes import FetchSizes
 
@@ -60,6 +61,7 @@ class Storing(Receiving):
             self._kq_store_received()
             self._kq_commits_by_itself = False
 
+    @in_turn
     def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
         """The offset after the last message that the application has received of each partition."""
         found = self._kq_positions(partitions)
@@ -90,6 +92,7 @@ class Storing(Receiving):
             for key in (key_of(part),)
         ]
 
+    @in_turn
     def _kq_store_received(self, partitions: list[TopicPartition] | None = None) -> None:
         """Store the position of every assigned partition that has moved, as librdkafka would have done by itself."""
         if not (self._kq_is_open and self._kq_stores):
