@@ -39,16 +39,16 @@ def error_answer(request: Request, version: int, error_code: int, message: str |
 def _fill(asked: Any, answer: Struct, version: int, error_code: int, message: str | None) -> bool:
     """Whether there was any room for the error in `answer`."""
     has_room = False
-    for spec in answer.__fields__:
-        if version not in spec.versions:
-            continue
-        if spec.name == "error_code":
-            answer.error_code = error_code  # type: ignore[attr-defined]  # the table has just said so
+    specs = [spec for spec in answer.__fields__ if version in spec.versions]
+    code = _code_field(specs)
+    for spec in specs:
+        if spec.name == code:
+            setattr(answer, spec.name, error_code)
             has_room = True
         elif (type(answer).__root__.__schema__.api_key, spec.name) in _OFFSETS:
             setattr(answer, spec.name, -1)
         elif spec.name == "error_message" and message is not None:
-            answer.error_message = message  # type: ignore[attr-defined]  # as above
+            answer.error_message = message  # type: ignore[attr-defined]  # the table has just said so
         elif spec.type == "Records":
             setattr(answer, spec.name, b"")  # as Kafka's; librdkafka takes null for an answer that is broken
         elif spec.is_array and spec.is_struct and isinstance(asked, Struct):
@@ -57,6 +57,12 @@ def _fill(asked: Any, answer: Struct, version: int, error_code: int, message: st
                 setattr(answer, spec.name, items)
                 has_room = True
     return has_room
+
+
+def _code_field(specs: list[Field]) -> str | None:
+    """`error_code`, or what stands in its place (`partition_error_code`): beside it, such a field is about less."""
+    names = [spec.name for spec in specs if spec.name.endswith("error_code")]
+    return "error_code" if "error_code" in names else next(iter(names), None)
 
 
 def _mirrored(

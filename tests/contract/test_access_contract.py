@@ -150,6 +150,15 @@ def commit(group, topic):
     return m.OffsetCommitRequest(group_id=group, generation_id_or_member_epoch=-1, member_id="", topics=[wanted])
 
 
+def add_partitions(transactional_id, topic):
+    wanted = m.AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=topic, partitions=[0])
+    return m.AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=transactional_id,
+        v3_and_below_producer_id=1,
+        v3_and_below_topics=[wanted],
+    )
+
+
 def create_topics(*names):
     topics = [m.CreateTopicsRequest.CreatableTopic(name=n, num_partitions=1, replication_factor=1) for n in names]
     return m.CreateTopicsRequest(topics=topics, timeout_ms=5_000)
@@ -179,6 +188,8 @@ DENIALS = [
     (m.DeleteTopicsRequest(topic_names=["orders"], timeout_ms=5_000), 5, {NO_TOPIC}),
     (m.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1), 4, {NO_CLUSTER}),
     (m.InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=1000), 4, {NO_TRANSACTION}),
+    (add_partitions("tx", "orders"), 3, {NO_TRANSACTION}),
+    (m.AddOffsetsToTxnRequest(transactional_id="tx", producer_id=1, group_id="g"), 3, {NO_TRANSACTION}),
     (m.EndTxnRequest(transactional_id="tx", producer_id=1, producer_epoch=1), 3, {NO_TRANSACTION}),
     (m.DescribeAclsRequest(resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1), 3, {31}),
     (describe_configs(2, "orders"), 4, {NO_TOPIC}),

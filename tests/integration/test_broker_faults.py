@@ -2,9 +2,11 @@
 
 import time
 
+import confluent_kafka
 import pytest
-from confluent_kafka import KafkaError, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
+import kclient_quota
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.broker.command import main
 from kclient_quota.errors import ConfigError
@@ -58,6 +60,23 @@ def test_a_lost_answer_after_which_the_record_is_there(broker):
     broker.faults.disconnect_on("Produce", client_id="c", count=1)
     assert produced(broker)[0] is not None
     assert end_of(broker, "t") == before + 1
+
+
+@pytest.mark.parametrize("library", [confluent_kafka, kclient_quota])
+def test_a_transaction_that_may_take_up_no_partition_ends_at_once(broker, library):
+    """The answer had no room for the error and was an empty success: librdkafka asked 700 times a second."""
+    fault = broker.faults.inject_error("AddPartitionsToTxn", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED")
+    producer = library.Producer(
+        {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": library.__name__, "log_level": 0}
+    )
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    producer.produce("t", b"x")
+    with pytest.raises(KafkaException) as caught:
+        producer.commit_transaction(30)
+    assert caught.value.args[0].code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert caught.value.args[0].fatal()
+    assert fault.struck == 1
 
 
 def test_a_delay_of_one_client_holds_up_nobody_else(broker):

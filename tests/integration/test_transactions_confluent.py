@@ -4,8 +4,19 @@ import time
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
 
 from kclient_quota.broker import EmbeddedBroker
+
+ADD_PARTITIONS_TO_TXN = 24
 
 
 @pytest.fixture
@@ -194,3 +205,38 @@ def test_transactions_on_three_brokers():
             producer.commit_transaction(60)
         producers[3].abort_transaction(60)
         assert read(broker) == ["0a", "0b", "1a", "1b", "2a", "2b"]
+
+
+def test_who_loses_the_right_to_a_transactional_id_within_a_transaction_is_told_so():
+    guarded = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+    }
+    with EmbeddedBroker(topics={"out": 2}, users={"bob": "secret"}, properties=guarded) as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+        literal, allow = ResourcePatternType.LITERAL, AclPermissionType.ALLOW
+        resources = ((ResourceType.TOPIC, "out"), (ResourceType.TRANSACTIONAL_ID, "x"))
+        rights = [AclBinding(kind, name, literal, "User:bob", "*", AclOperation.ALL, allow) for kind, name in resources]
+        for created in admin.create_acls(rights).values():
+            created.result(60)
+        as_bob = {"sasl.mechanism": "PLAIN", "sasl.username": "bob", "sasl.password": "secret"}
+        producer = transactional(
+            broker,
+            **as_bob,
+            **{"security.protocol": "SASL_PLAINTEXT", "bootstrap.servers": broker.sasl_bootstrap_servers},
+        )
+        write(producer, "a")
+        producer.commit_transaction(60)
+        producer.begin_transaction()
+        his = AclBindingFilter(
+            ResourceType.TRANSACTIONAL_ID, "x", literal, "User:bob", None, AclOperation.ANY, AclPermissionType.ANY
+        )
+        (deleted,) = admin.delete_acls([his]).values()
+        assert len(deleted.result(60)) == 1
+        producer.produce("out", b"b", partition=0)
+        with pytest.raises(KafkaException) as caught:
+            producer.commit_transaction(30)
+        assert caught.value.args[0].code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        assert caught.value.args[0].fatal()
+        # librdkafka would learn it of the coordinator, too, which it looks for twice a second
+        assert sum(seen.api_key == ADD_PARTITIONS_TO_TXN for seen in broker.requests) == 2

@@ -10,6 +10,7 @@ from kclient_quota.wire.codec import decode, encode
 from kclient_quota.wire.error_answer import error_answer
 from kclient_quota.wire.messages import (
     API,
+    AddPartitionsToTxnRequest,
     AlterClientQuotasRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
@@ -23,7 +24,8 @@ from kclient_quota.wire.messages import (
     OffsetFetchRequest,
     ProduceRequest,
 )
-from tests.unit.wire.random_message import random_struct
+from kclient_quota.wire.schema import Struct, struct_class
+from tests.unit.wire.random_message import PRIMITIVES, random_struct
 
 STORAGE_ERROR = 56
 
@@ -97,6 +99,22 @@ def test_administration_names_every_resource():
     assert (topic.name, topic.error_code) == ("t", 56)
 
 
+def test_a_transaction_hears_of_every_partition():
+    """Until version 3 there is no other place for it, and the field has a name of its own."""
+    topics = [AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name="t", partitions=[0, 3])]
+    told = answer(AddPartitionsToTxnRequest(v3_and_below_transactional_id="x", v3_and_below_topics=topics), 3)
+    (topic,) = told.results_by_topic_v3_and_below
+    assert topic.name == "t"
+    assert [(p.partition_index, p.partition_error_code) for p in topic.results_by_partition] == [(0, 56), (3, 56)]
+    assert answer(AddPartitionsToTxnRequest(), 4).error_code == 56
+
+
+def test_what_has_one_place_for_an_error_is_not_told_it_twice():
+    """`topic_config_error_code` of CreateTopics says why configurations are not told."""
+    (made,) = answer(CreateTopicsRequest(topics=[CreateTopicsRequest.CreatableTopic(name="a")]), 7).topics
+    assert (made.error_code, made.topic_config_error_code) == (56, 0)
+
+
 def test_groups_say_it_once_or_for_each():
     assert answer(JoinGroupRequest(), 9).error_code == 56
     assert answer(FindCoordinatorRequest(key="g"), 3).error_code == 56
@@ -113,3 +131,31 @@ def test_every_request_has_such_an_answer(api_key):
             response = error_answer(request, version, STORAGE_ERROR)
             if response is not None:
                 decode(type(response), version, encode(response, version))
+
+
+def naming_one_of_each(cls, version, root=None):
+    """A request with one item in each of its lists."""
+    made = cls()
+    for spec in (spec for spec in cls.__fields__ if version in spec.versions):
+        if spec.is_struct:
+            value = naming_one_of_each(struct_class(root or cls, spec.type), version, root or cls)
+        else:
+            value = "a" if spec.type == "String" else PRIMITIVES.get(spec.type, lambda _: 1)(Random(1))
+        setattr(made, spec.name, [value] if spec.is_array else value)
+    return made
+
+
+def says(struct, code):
+    """Whether an error code in it, however deep, is `code`."""
+    values = [(spec.name, getattr(struct, spec.name)) for spec in struct.__fields__]
+    lists = [value if isinstance(value, list) else [value] for _, value in values]
+    return any(name.endswith("error_code") and value == code for name, value in values) or any(
+        isinstance(item, Struct) and says(item, code) for items in lists for item in items
+    )
+
+
+@pytest.mark.parametrize("api_key", sorted(REGISTRY))
+def test_no_error_goes_out_as_success(api_key):
+    entry = REGISTRY[api_key]
+    for version in range(entry.min_version, entry.max_version + 1):
+        assert says(answer(naming_one_of_each(API[api_key].request, version), version), STORAGE_ERROR), version
