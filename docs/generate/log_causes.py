@@ -190,9 +190,9 @@ CAUSES: dict[str, tuple[str, str]] = {
         "an error of the embedded broker; its traceback follows",
         "report it with the traceback; others are not affected",
     ),
-    "broker %s: closed a connection: max.connections is": (
-        "as many connections are open as `max.connections` allows",
-        "close some, or raise it",
+    "broker %s: new connections wait: max.connections is": (
+        "as many connections are open as `max.connections` allows; whoever comes waits until one of them ends",
+        "close some, or raise it (`kafka-configs`; the broker need not be started again)",
     ),
     "broker %s: closed a connection: max.connections.per.ip is": (
         "as many connections from one address are open as `max.connections.per.ip` allows",

@@ -12,7 +12,7 @@ from functools import partial
 
 from kclient_telemetry.receiver.exposition import Family, page
 
-from kclient_quota.broker.cluster_state import BrokerInfo, ClusterState, QuotaEntity
+from kclient_quota.broker.cluster_state import BROKER, BrokerInfo, ClusterState, QuotaEntity
 from kclient_quota.broker.groups.group_service import GroupService
 from kclient_quota.broker.handlers import REGISTRY
 from kclient_quota.broker.log.partition_log import PartitionLog
@@ -30,7 +30,7 @@ from kclient_quota.broker.request.context import Services
 from kclient_quota.broker.request.controls import Controls, SeenRequest
 from kclient_quota.broker.request.enforcement import Enforcement, QuotaSettings
 from kclient_quota.broker.request.faults import Faults
-from kclient_quota.broker.request.node import REQUESTS_KEPT, Limits, Node
+from kclient_quota.broker.request.node import MAX_CONNECTIONS, REQUESTS_KEPT, Limits, Node
 from kclient_quota.broker.request.on_disk import on_disk
 from kclient_quota.broker.request.promise import Drive
 from kclient_quota.broker.shares.share_service import ShareService
@@ -75,6 +75,7 @@ class Runtime:
             new_log=lambda config: PartitionLog(self.pool, config),
         )
         self.cluster.on_quota.append(self._follow_quota)
+        self.cluster.on_config.append(self._follow_limits)
         self.controls = Controls()
         chance = random.Random(0)  # noqa: S311 - to be repeated, not to be secret
         self.faults = Faults(chance.random, chance.seed)
@@ -316,6 +317,16 @@ class Runtime:
         for connection in doomed:
             connection.abort()
         return len(doomed)
+
+    def _follow_limits(self, resource_type: int, _: str) -> None:
+        """Close those of too many connections that were silent for the longest, as Kafka; or let in who waits."""
+        for node in self.nodes.values() if resource_type == BROKER else ():
+            excess = node.traffic.connections - node.connection_limit(MAX_CONNECTIONS)
+            if excess > 0:
+                served = [one for one in self._connections if one.node is node and one.is_admitted and not one.is_gone]
+                for connection in sorted(served, key=lambda one: one.active_ms)[:excess]:
+                    connection.abort()
+            node.look_for_room()
 
     # -- quotas
 

@@ -46,8 +46,8 @@ BROKER_PROPERTIES: Mapping[str, Property] = {
     "log.roll.ms": Property("", LONG, 1, is_dynamic=True, has_default=False),
     "log.segment.bytes": Property("1073741824", INT, 1024 * 1024, is_dynamic=True),
     "max.connection.creation.rate": Property("2147483647", INT, 1, is_dynamic=True),
-    "max.connections": Property("2147483647", INT),
-    "max.connections.per.ip": Property("2147483647", INT),
+    "max.connections": Property("2147483647", INT, is_dynamic=True),
+    "max.connections.per.ip": Property("2147483647", INT, is_dynamic=True),
     "message.max.bytes": Property("1048588", INT, is_dynamic=True),
     "min.insync.replicas": Property("1", INT, 1, is_dynamic=True),
     "num.partitions": Property("1", INT, 1),
@@ -106,8 +106,6 @@ class BrokerProperties:
             request_max_bytes=int(self.value("socket.request.max.bytes")),
             stranger_max_bytes=int(self.value("sasl.server.max.receive.size")),
             idle_ms=int(self.value("connections.max.idle.ms")),
-            connections=int(self.value("max.connections")),
-            connections_per_ip=int(self.value("max.connections.per.ip")),
         )
 
     def apply(self, cluster: ClusterState) -> None:

@@ -56,7 +56,8 @@ _BROKER: Final[Mapping[str, str]] = {
     "log.cleaner.backoff.ms": "How long the cleaner rests before it looks for logs to be compacted again.",
     "log.roll.ms": "A topic's segment.ms, where the topic has none of its own.",
     "max.connection.creation.rate": "So many connections a second are taken, the others later (KIP-612).",
-    "max.connections": "So many connections are served at a time; further ones are closed.",
+    "max.connections": "So many connections are served at a time; further ones wait until one of them ends. "
+    "Where it is set lower, those that were silent for the longest are closed.",
     "max.connections.per.ip": "So many connections of one address are served at a time; further ones are closed.",
     "num.partitions": "How many partitions a topic has that is made without saying it.",
     "producer.id.expiration.ms": "An idempotent producer that has not written for so long is forgotten.",

@@ -36,6 +36,7 @@ from kclient_quota.broker.configs.group_properties import (
 from kclient_quota.broker.configs.kafka_properties import TOLD_WHEN_SET
 from kclient_quota.broker.configs.property import INT, LIST, Property, value_problem
 from kclient_quota.broker.configs.topic_properties import BROKER_KEY_OF, TOPIC_PROPERTIES
+from kclient_quota.broker.request.node import PER_ADDRESS
 from kclient_quota.wire.error_codes import ErrorCode
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
@@ -355,7 +356,7 @@ def _validate(
         elif resource_type == GROUP:
             problem = _group_problem(cluster, key, value)
         else:
-            problem = _broker_problem(key, value)
+            problem = _broker_problem(cluster, name, key, value)
         if problem:
             raise ResourceError(ErrorCode.INVALID_CONFIG, problem)
 
@@ -376,10 +377,15 @@ def _group_problem(cluster: ClusterState, key: str, value: str | None) -> str | 
     return f"{key} must be less than or equal to {most_key}" if int(value) > most else None
 
 
-def _broker_problem(key: str, value: str | None) -> str | None:
+def _broker_problem(cluster: ClusterState, name: str, key: str, value: str | None) -> str | None:
     known = KAFKA_PROPERTIES.get(key)
     if known is None:
         return f"Unknown broker config name: {key}"
     if not known.is_dynamic:
         raise ResourceError(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: Set({key})")
-    return None if value is None else value_problem(key, value, known)
+    problem = None if value is None else value_problem(key, value, known)
+    if (key, value) == (PER_ADDRESS, "0") and not cluster.config(BROKER, name, f"{PER_ADDRESS}.overrides"):
+        problem = f"requirement failed: {key} can be set to zero only if {key}.overrides property is set."
+    if problem:  # a broker's own objection, unlike the controller's
+        raise ResourceError(ErrorCode.INVALID_REQUEST, problem)
+    return None

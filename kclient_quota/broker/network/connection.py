@@ -134,6 +134,7 @@ class Connection(asyncio.BufferedProtocol):
         traffic.by_address[address] -= 1
         if not traffic.by_address[address]:
             del traffic.by_address[address]
+        self.node.look_for_room()
 
     def abort(self) -> None:
         """Close at once, without a word; what has not been taken up yet never is."""

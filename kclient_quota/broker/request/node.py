@@ -1,16 +1,19 @@
 """One broker of the cluster at run time: what its dispatcher and its listeners share."""
 
 from collections import Counter, deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from kclient_quota.broker.cluster_state import BrokerInfo, ClusterState
+from kclient_quota.broker.cluster_state import BROKER, BrokerInfo, ClusterState
 from kclient_quota.broker.request.complaints import Complaints
 from kclient_quota.broker.request.context import Scheduler, Services
 from kclient_quota.broker.request.controls import Controls, SeenRequest
 from kclient_quota.broker.request.enforcement import Enforcement
 from kclient_quota.broker.request.faults import Faults
 from kclient_quota.broker.request.registry import Registry
+from kclient_quota.quota.connections import NO_CONNECTION_RATE
 
+MAX_CONNECTIONS, PER_ADDRESS = "max.connections", "max.connections.per.ip"
 REQUESTS_KEPT = 100_000
 
 
@@ -35,15 +38,11 @@ class Limits:
         request_max_bytes: `socket.request.max.bytes`.
         stranger_max_bytes: `sasl.server.max.receive.size`: of a request before authentication.
         idle_ms: `connections.max.idle.ms`; 0 or less keeps idle connections.
-        connections: `max.connections` of one broker; further ones are closed at once.
-        connections_per_ip: `max.connections.per.ip`.
     """
 
     request_max_bytes: int = 100 * 1024 * 1024
     stranger_max_bytes: int = 512 * 1024
     idle_ms: int = 600_000
-    connections: int = 0x7FFFFFFF
-    connections_per_ip: int = 0x7FFFFFFF
 
 
 @dataclass(slots=True, eq=False)
@@ -63,6 +62,7 @@ class Node:
         faults: what is to go wrong; shared by all brokers.
         traffic: totals.
         complaints: about clients that send it nonsense.
+        on_room: called when one more connection may have room: one has ended, or a limit has been altered.
     """
 
     info: BrokerInfo
@@ -77,6 +77,17 @@ class Node:
     faults: Faults | None = None
     traffic: Traffic = field(default_factory=Traffic)
     complaints: Complaints = field(default_factory=Complaints)
+    on_room: list[Callable[[], None]] = field(default_factory=list)
+
+    def connection_limit(self, key: str) -> int:
+        """What Kafka's `max.connection...` is just now; where nobody has set it, what Kafka has for none."""
+        value = self.cluster.config(BROKER, str(self.info.id), key)
+        return NO_CONNECTION_RATE if value is None else int(value)
+
+    def look_for_room(self) -> None:
+        """Let those who wait for room see whether there is some."""
+        for look in self.on_room:
+            look()
 
     def may_complain(self, address: str) -> bool:
         """Whether what a client does wrong is to be logged once more."""

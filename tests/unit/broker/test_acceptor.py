@@ -93,3 +93,45 @@ def test_a_broker_that_takes_few_takes_them_one_after_the_other(name):
     assert door.node.traffic.connections == 52
     door.scheduler.pass_ms(200)
     assert door.node.traffic.connections == 52
+
+
+@pytest.mark.parametrize("name", ["", "1"])
+def test_a_limit_of_an_address_that_is_altered_holds_for_whoever_comes_next(name):
+    door = Door()
+    present = door.come(3)
+    door.node.cluster.set_config(BROKER, name, "max.connections.per.ip", "3")
+    (refused,) = door.come()
+    assert refused.is_closed
+    assert all(map(door.serves, present)), "who is there already stays"
+    door.node.cluster.set_config(BROKER, name, "max.connections.per.ip", "4")
+    assert all(map(door.serves, door.come()))
+
+
+@pytest.mark.parametrize("name", ["", "1"])
+def test_who_comes_to_a_full_broker_waits_until_there_is_room(name):
+    door = Door()
+    first, second = door.come(2)
+    door.node.cluster.set_config(BROKER, name, "max.connections", "2")
+    late, gone, later = door.come(3)
+    assert not any(transport.is_reading or transport.is_closed for transport in (late, later))
+    gone.close()
+    first.close()
+    assert door.serves(late)
+    assert not later.is_reading
+    door.node.cluster.set_config(BROKER, name, "max.connections", "3")
+    door.node.look_for_room()
+    assert door.serves(later)
+    assert door.serves(second)
+    assert door.node.traffic.connections == 3
+
+
+def test_who_waits_for_room_has_waited_for_its_turn_before():
+    door = Door()
+    door.node.cluster.set_config(BROKER, "", "max.connection.creation.rate", "5")
+    first, *_ = door.come(50)
+    door.node.cluster.set_config(BROKER, "", "max.connections", "50")
+    (late,) = door.come()
+    first.close()
+    assert not late.is_reading, "there is room, but it is not its turn"
+    door.scheduler.pass_ms(200)
+    assert door.serves(late)
