@@ -166,10 +166,6 @@ CAUSES: dict[str, tuple[str, str]] = {
         "the disk of `data_dir` is failing; a power cut may cost what was acknowledged since",
         "look after the disk; it is tried again",
     ),
-    "what has changed could not be kept, and is undone": (
-        "the disk of `data_dir` is full or failing; whoever asked is told so",
-        "make room on the disk of `data_dir`, then ask again",
-    ),
     "broker %s: more of what %s does wrong": (
         "that address has sent ten bad requests within a minute (a fuzzer, a port scanner, a client of another protocol)",
         "look at the ten lines before it",
@@ -181,10 +177,6 @@ CAUSES: dict[str, tuple[str, str]] = {
     "broker %s: API %s v%s is not spoken": (
         "a client uses a version that this broker never offered; its connection is closed",
         "report it to whoever makes that client",
-    ),
-    "broker %s: a change could not be kept": (
-        "the disk of `data_dir` is full or failing; the client is told KAFKA_STORAGE_ERROR, or NOT_COORDINATOR",
-        "make room on the disk of `data_dir`",
     ),
     "broker %s: after the end of a connection": (
         "an error of the embedded broker; its traceback follows",
@@ -202,13 +194,14 @@ CAUSES: dict[str, tuple[str, str]] = {
         "what came is no request of Kafka's; its connection is closed",
         "look who connects from that address: a client of another protocol, or one that speaks TLS to PLAINTEXT",
     ),
+    "broker %s: the disk is in the way of": (
+        "the disk of `data_dir` is full or failing; the clients are told KAFKA_STORAGE_ERROR, or NOT_COORDINATOR, and ask "
+        "again. Said once a minute for each kind of error, with how many there were",
+        "make room on the disk of `data_dir`, or look after it; then nothing else is to be done",
+    ),
     "broker %s: %s v%s failed": (
         "an error of the embedded broker; its traceback follows, and the client is told UNKNOWN_SERVER_ERROR",
         "report it with the traceback; other requests go on",
-    ),
-    "broker %s: %s": (
-        "the disk of `data_dir` is full or failing; the client is told KAFKA_STORAGE_ERROR, or NOT_COORDINATOR",
-        "make room on the disk of `data_dir`",
     ),
     "the embedded broker accepts no connection for a second": (
         "the process has no file descriptor left",

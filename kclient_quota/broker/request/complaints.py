@@ -1,4 +1,4 @@
-"""What a broker logs of clients that send it nonsense: a few lines a minute, however much they send."""
+"""What a broker logs of clients that send it nonsense, or ask for what its disk refuses: a few lines a minute."""
 
 from kclient_telemetry import logger_of
 
@@ -30,3 +30,20 @@ class Complaints:
         if said == _PER_ADDRESS:
             _LOG.warning("broker %s: more of what %s does wrong is not logged within this minute", broker_id, address)
         return said < _PER_ADDRESS
+
+
+class Refusals:
+    """Counts the requests that the disk is in the way of, and says of each kind of error once a minute how many."""
+
+    def __init__(self) -> None:
+        self._of: dict[int | None, tuple[int, int]] = {}
+
+    def add(self, broker_id: int, error: OSError, now_ms: int) -> None:
+        """One more is refused."""
+        said_ms, unsaid = self._of.get(error.errno, (None, 0))
+        if said_ms is not None and now_ms - said_ms < _WINDOW_MS:
+            self._of[error.errno] = said_ms, unsaid + 1
+            return
+        self._of[error.errno] = now_ms, 0
+        what = f"{unsaid + 1} more requests, which are refused" if unsaid else "a request, which is refused"
+        _LOG.error("broker %s: the disk is in the way of %s: %s", broker_id, what, error)

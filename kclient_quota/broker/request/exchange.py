@@ -162,8 +162,7 @@ class Exchange:
         if isinstance(error, CalledOff):
             self._done(Outcome())
         elif isinstance(error, OSError) and self._request is not None:
-            _LOG.error("broker %s: %s", self._node.info.id, error)
-            self._answer(self._context(), self._not_kept())
+            self._answer(self._context(), self._not_kept(error))
         else:
             self._fail(error)
 
@@ -227,9 +226,8 @@ class Exchange:
         if self._busy_ns < 0:
             self._busy_ns = self._elapsed_ns()
         now_ms = self._node.scheduler.now_ms()
-        if self._node.cluster.changes and not self._is_kept():
-            assert self._request is not None
-            response = self._not_kept()
+        if self._node.cluster.changes:
+            response = self._kept(response)
         try:
             throttle, parts = self._judge(context, response, now_ms)
         except WireError as error:
@@ -254,21 +252,22 @@ class Exchange:
                 outcome = Outcome(must_close=True)
         self._done(outcome)
 
-    def _not_kept(self) -> Response | None:
+    def _kept(self, response: Response | None) -> Response | None:
+        """The answer, if what the request has changed can be kept; if not, it has been undone."""
+        try:
+            self._node.cluster.save()
+        except OSError as error:
+            return self._not_kept(error)
+        return response
+
+    def _not_kept(self, error: OSError) -> Response | None:
+        """What is answered where the disk has refused."""
         assert self._request is not None
+        self._node.refusals.add(self._node.info.id, error, self._node.scheduler.now_ms())
         # Kafka's group coordinator tells its clients so, who then ask for it again
         to_coordinator = self._header.api_key in _COORDINATED
         code = ErrorCode.NOT_COORDINATOR if to_coordinator else ErrorCode.KAFKA_STORAGE_ERROR
         return error_answer(self._request, self._header.api_version, code)
-
-    def _is_kept(self) -> bool:
-        """Whether what the request has changed could be kept; if not, it has been undone."""
-        try:
-            self._node.cluster.save()
-        except OSError as error:
-            _LOG.error("broker %s: a change could not be kept: %s", self._node.info.id, error)
-            return False
-        return True
 
     def _held_ms(self, context: Context, throttle_ms: int, now_ms: int) -> int:
         """What is left of the last throttle of this API, whose place `throttle_ms` takes."""

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from kclient_quota.broker.cluster_state import BROKER, BrokerInfo, ClusterState
-from kclient_quota.broker.request.complaints import Complaints
+from kclient_quota.broker.request.complaints import Complaints, Refusals
 from kclient_quota.broker.request.context import Scheduler, Services
 from kclient_quota.broker.request.controls import Controls, SeenRequest
 from kclient_quota.broker.request.enforcement import Enforcement
@@ -62,6 +62,7 @@ class Node:
         faults: what is to go wrong; shared by all brokers.
         traffic: totals.
         complaints: about clients that send it nonsense.
+        refusals: of requests that its disk is in the way of.
         on_room: called when one more connection may have room: one has ended, or a limit has been altered.
     """
 
@@ -77,6 +78,7 @@ class Node:
     faults: Faults | None = None
     traffic: Traffic = field(default_factory=Traffic)
     complaints: Complaints = field(default_factory=Complaints)
+    refusals: Refusals = field(default_factory=Refusals)
     on_room: list[Callable[[], None]] = field(default_factory=list)
 
     def connection_limit(self, key: str) -> int:

@@ -154,8 +154,7 @@ class ClusterStorage:
         try:
             for change in wanted:
                 self._keep(cluster, change)
-        except OSError as error:
-            _LOG.error("what has changed could not be kept, and is undone: %s", error)
+        except OSError:
             for change, value in former.items():
                 self._undo(cluster, change, value)
             cluster.changes.clear()

@@ -56,8 +56,11 @@ def test_that_the_disk_is_full_is_said_once_with_the_reason_and_the_remedy(tmp_p
     internal_topic(life.cluster, CONSUMER_OFFSETS)
     life.cluster.save()
     disk.room = 0
-    for _ in range(3):
+    for number in range(3):
         assert life.append(b"a").error is ErrorCode.KAFKA_STORAGE_ERROR
+        life.cluster.create_topic(f"t{number}", 1)
+        with pytest.raises(OSError, match="No space"):
+            life.cluster.save()
     assert [line for line in caplog.messages if "No space left" in line and "make room" in line] == caplog.messages
     assert len(caplog.messages) == 1
     offsets = InternalTopic(CONSUMER_OFFSETS, life.cluster, life.scheduler)
