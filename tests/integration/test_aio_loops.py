@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import itertools
 import threading
 import time
 from collections.abc import Callable, Coroutine
@@ -12,7 +13,7 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from kclient_quota import AIOConsumer, AIOProducer, Producer
-from kclient_quota.clients.aio import pending
+from kclient_quota.clients.aio.loops import InLoop
 from kclient_quota.clients.aio.pending import InnerProducer
 from kclient_quota.testing.kafka_broker import KafkaBroker
 
@@ -117,7 +118,7 @@ def test_who_waited_in_the_loop_before_takes_nothing_with_it_when_it_is_collecte
         return producer
 
     async def go_on(producer: Any) -> None:
-        producer._join_loop()
+        producer._here()
         gc.collect()
         assert await rest(producer) == [b"c", b"d"]
 
@@ -130,19 +131,24 @@ class SlowReports:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.brought, self.may_be_told = threading.Event(), threading.Event()
-        self._note = pending._note
-        monkeypatch.setattr(pending, "_note", self._tell)
+        hear = InLoop.hear
 
-    def _tell(self, *args: Any) -> None:
+        def late(home: InLoop, report: Any) -> None:
+            self._wait()
+            hear(home, report)
+
+        monkeypatch.setattr(InLoop, "hear", late)
+
+    def _wait(self) -> None:
         self.brought.set()
         assert self.may_be_told.wait(WITHIN_S)
-        self._note(*args)
 
     async def told(self, producer: AIOProducer, future: asyncio.Future[Any]) -> Any:
         """What comes of it once nobody looks for reports any more."""
         assert await asyncio.to_thread(self.brought.wait, WITHIN_S)
-        if producer._poller is not None:
-            await asyncio.wait([producer._poller], timeout=WITHIN_S)
+        poller = producer._here().poller
+        if poller is not None:
+            await asyncio.wait([poller], timeout=WITHIN_S)
         self.may_be_told.set()
         return (await asyncio.wait_for(future, WITHIN_S)).value()
 
@@ -204,7 +210,7 @@ def test_a_pump_that_is_destroyed_after_its_loop_touches_nothing_of_the_next_one
         for _ in range(30):
             await producer.produce(TOPIC, bytes(2_000))
         await asyncio.sleep(0.3)
-        pumps.append(producer._pump)
+        pumps.append(producer._here().pump)
         return producer
 
     async def go_on(producer: Any) -> None:
@@ -289,8 +295,8 @@ def test_a_consumer_goes_on_whose_poll_was_waiting_when_its_loop_ended(
 
     async def last(consumer: AIOConsumer) -> None:
         await consumer.keep_alive()
-        assert not consumer._turn.locked()
         assert await asyncio.wait_for(consumer.poll(0), WITHIN_S) is None
+        assert not consumer._turns.are_taken()
         await asyncio.wait_for(consumer.close(), WITHIN_S)
 
     consumer, tasks = run(first())
@@ -411,7 +417,8 @@ def test_who_had_room_in_the_loop_before_takes_none_of_another_when_it_is_collec
         async def never_ends(_era: int | None) -> None:
             await asyncio.Event().wait()
 
-        monkeypatch.setattr(InnerProducer, "open_era", 1)  # as within a transaction
+        eras = itertools.count(1)  # as within a transaction that is over
+        monkeypatch.setattr(InnerProducer, "open_era", property(lambda _: next(eras)))
         monkeypatch.setattr(producer, "_insist", never_ends)
         return producer, asyncio.create_task(producer.produce(TOPIC, b"in the loop before")), await asyncio.sleep(0.05)
 

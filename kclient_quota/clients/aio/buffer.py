@@ -1,16 +1,19 @@
-"""Messages that wait in the event loop, by lane and tenant: an urgent one does not stand behind others' that wait.
+"""Messages that wait for the pump, by lane and tenant: an urgent one does not stand behind others' that wait.
 
-Each lane, and each tenant in it, has a line of its own, with room for as many messages. Belongs to the event loop.
+Each lane, and each tenant in it, has a line of its own, with room for as many messages, of all event loops.
 """
 
 import asyncio
+import threading
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException
 
-from kclient_quota.clients.aio.pending import InnerProducer, Pending, Report
+from kclient_quota.clients.aio.loops import Waiter
+from kclient_quota.clients.aio.pending import InnerProducer, Pending
 from kclient_quota.clients.producer.sorting import Place
 from kclient_quota.errors import is_full
 from kclient_quota.pacing.sending.lanes import Lane
@@ -24,21 +27,27 @@ class Line:
     """Messages of one lane and tenant.
 
     Attributes:
-        free: slots that nobody has waited for.
-        freed: slots that were given back while somebody waited: for those who do, in their order.
+        free: slots that nobody has; who waits has none until it takes one itself, in a loop that runs.
+        waiters: those who wait for one, in their order.
         claims: how many hold a slot or wait for one.
         waiting: messages in order.
         progress_at_ms: when one was handed over last.
     """
 
-    __slots__ = ("claims", "free", "freed", "progress_at_ms", "waiting")
+    __slots__ = ("claims", "free", "progress_at_ms", "waiters", "waiting")
 
     def __init__(self, size: int) -> None:
         self.free = size  # a number: asking a semaphore costs as much as the rest of `produce()`
-        self.freed = asyncio.Semaphore(0)
+        self.waiters: deque[Waiter] = deque()
         self.claims = 0
         self.waiting: deque[Pending] = deque()
         self.progress_at_ms = 0
+
+    def served(self) -> Iterator[Waiter]:
+        """Those there is a slot for: who waits in a loop that does not run is passed over."""
+        # A copy: who is collected as garbage meanwhile leaves.
+        running = (waiter for waiter in list(self.waiters) if waiter.loop.is_running())
+        return islice(running, self.free)
 
 
 class Buffer:
@@ -47,6 +56,10 @@ class Buffer:
     Args:
         size: how many messages may wait in each line.
         lanes: in the order of `quota.lanes`.
+
+    Attributes:
+        lock: of any thread that uses it, held for as long as it takes to put in messages, or to see to those of a
+            worker. Slots take it themselves.
     """
 
     def __init__(self, size: int, lanes: Sequence[Lane]) -> None:
@@ -55,45 +68,25 @@ class Buffer:
         self._ranks = {lane.name: number if lane.strict else len(lanes) for number, lane in enumerate(lanes)}
         self._lines: dict[Place, Line] = {}
         self._length = 0
+        self.lock = threading.RLock()  # a task that is collected as garbage meanwhile leaves its line in this thread
 
     def __len__(self) -> int:
         return self._length
-
-    def join_loop(self, in_hand: Sequence[Pending]) -> None:
-        """Nobody waits for room in the loop before this one any more; what waits there has its slots here.
-
-        Lines are others than before: whoever did wait gives up what it has claimed whenever it is collected as garbage.
-
-        Args:
-            in_hand: messages that have been taken out, and neither been handed over nor put back.
-        """
-        before, self._lines = self._lines, {}
-        held = Counter(pending.place for pending in in_hand)
-        for place, line in before.items():
-            claims = len(line.waiting) + held[place]
-            if claims:
-                joined = self._lines[place] = Line(self._size - claims)
-                joined.claims = claims
-                joined.waiting = line.waiting
-                joined.progress_at_ms = line.progress_at_ms
-                for pending in joined.waiting:
-                    pending.line = joined
-        for pending in in_hand:
-            pending.line = self._lines[pending.place]
 
     # Room ---------------------------------------------------------------------------------------------------------
 
     def claim(self, pending: Pending) -> bool:
         """Claim a slot for a message; False where one has to be waited for, with `wait_for_slot()`."""
-        line = self._lines.get(pending.place)
-        if line is None:
-            line = self._lines[pending.place] = Line(self._size)
-        pending.line = line
-        line.claims += 1
-        if line.free:
-            line.free -= 1
-            return True
-        return False
+        with self.lock:
+            line = self._lines.get(pending.place)
+            if line is None:
+                line = self._lines[pending.place] = Line(self._size)
+            pending.line = line
+            line.claims += 1
+            if line.free and not line.waiters:
+                line.free -= 1
+                return True
+            return False
 
     async def wait_for_slot(self, pending: Pending, within_s: float) -> None:
         """Wait for the slot that was claimed.
@@ -101,26 +94,51 @@ class Buffer:
         Raises:
             TimeoutError: there was none.
         """
-        line: Line = pending.line
+        line, waiter = pending.line, Waiter()
+        with self.lock:
+            line.waiters.append(waiter)
         try:
             async with asyncio.timeout(within_s):
-                await line.freed.acquire()
+                while not self._is_served(line, waiter):
+                    await waiter.wait()
         except BaseException:
-            self._unclaim(pending.place, line)
+            with self.lock:
+                line.waiters.remove(waiter)
+                self._unclaim(pending.place, line)
+                self._wake(line)
             raise
 
+    def _is_served(self, line: Line, waiter: Waiter) -> bool:
+        with self.lock:
+            if waiter not in line.served():
+                return False
+            line.waiters.remove(waiter)
+            line.free -= 1
+            return True
+
     def release(self, pending: Pending) -> None:
-        """Give a message's slot back: to the line that it has it of, which may be one of a loop that has ended."""
-        line: Line = pending.line
-        if line.claims > self._size:  # more than there are slots: somebody waits
-            line.freed.release()
-        else:
-            line.free += 1
-        self._unclaim(pending.place, line)
+        """Give a message's slot back."""
+        with self.lock:
+            self._release(pending)
+            self._wake(pending.line)
+
+    def wake(self) -> None:
+        """Have those look again whom there is a slot for."""
+        with self.lock:
+            for line in list(self._lines.values()):
+                self._wake(line)
+
+    def _wake(self, line: Line) -> None:
+        for waiter in line.served():
+            waiter.wake()
+
+    def _release(self, pending: Pending) -> None:
+        pending.line.free += 1
+        self._unclaim(pending.place, pending.line)
 
     def _unclaim(self, place: Place, line: Line) -> None:
         line.claims -= 1
-        if not line.claims and self._lines.get(place) is line:
+        if not line.claims:
             del self._lines[place]
 
     # Messages -----------------------------------------------------------------------------------------------------
@@ -155,7 +173,7 @@ class Buffer:
     def handed(self, pending: Pending, now_ms: int) -> None:
         """It has been handed over."""
         pending.line.progress_at_ms = now_ms
-        self.release(pending)
+        self._release(pending)
 
     def overdue(self, refused: Mapping[Place, BufferError], now_ms: int, most_ms: int) -> Iterator[Pending]:
         """Give up messages of lines that have been refused and for `most_ms` have moved no further."""
@@ -173,17 +191,16 @@ class Buffer:
     def _pop(self, line: Line) -> Pending:
         pending = line.waiting.popleft()
         self._length -= 1
-        self.release(pending)
+        self._release(pending)
         return pending
 
 
-def hand_over(producer: InnerProducer, batch: Iterable[Pending], reports: deque[Report]) -> dict[Place, BufferError]:
+def hand_over(producer: InnerProducer, batch: Iterable[Pending]) -> dict[Place, BufferError]:
     """In a worker: hand messages over until librdkafka or the quota says no; `handed` and `error` tell which.
 
     Args:
         producer: takes them.
         batch: messages.
-        reports: where those of delivered ones go.
 
     Returns:
         who says no, by lane and tenant: of others there may be room.
@@ -195,9 +212,9 @@ def hand_over(producer: InnerProducer, batch: Iterable[Pending], reports: deque[
         if refused and (pending.place in refused or lanes[pending.place[0]] >= MOST_REFUSED):
             continue
         topic, value, key, partition, timestamp, headers = pending.message
-        report = pending.reporter(reports)
+        heard = pending.heard
         try:
-            producer.produce(topic, value, key, partition, on_delivery=report, timestamp=timestamp, headers=headers)
+            producer.produce(topic, value, key, partition, on_delivery=heard, timestamp=timestamp, headers=headers)
         except BaseException as error:  # noqa: BLE001 - what is wrong with one message is told by its future
             # All that the application's functions raise: what ended this worker would end what hands over all others.
             if is_full(error) and not producer.never_fits(pending):

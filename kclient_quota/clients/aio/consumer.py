@@ -4,7 +4,6 @@ import asyncio
 import concurrent.futures
 import operator
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 from uuid import UUID
@@ -14,6 +13,7 @@ from confluent_kafka import Message
 from confluent_kafka.aio import _common
 
 from kclient_quota.clients.aio.arguments import configuration, workers
+from kclient_quota.clients.aio.turns import Turns, Work
 from kclient_quota.clients.calls import real
 from kclient_quota.clients.consumer import Consumer
 from kclient_quota.clients.consumer.consumer import PacedConsumer
@@ -60,37 +60,8 @@ class _InnerConsumer(Consumer):
         self._kq_held.put_back(messages)
 
 
-class _Work:
-    """A blocking call in a worker, which cannot be cancelled.
-
-    Args:
-        job: the worker's.
-        unreceived: takes its result where nobody waits for that any more.
-    """
-
-    def __init__(self, job: "concurrent.futures.Future[Any]", unreceived: Callable[[Any], None] | None) -> None:
-        self.job = job
-        self._unreceived = unreceived
-
-    def abandon(self) -> None:
-        """Nobody waits for it any more; what is to be done about that is done when, and where, it ends."""
-        unreceived, self._unreceived = self._unreceived, None
-        if unreceived is not None:
-            self.job.add_done_callback(partial(_give_back, unreceived))
-
-    def then(self, loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
-        """Have the loop call this when it has ended, unless the loop itself has."""
-
-        def tell(_job: object) -> None:
-            with suppress(RuntimeError):  # the loop is closed
-                loop.call_soon_threadsafe(call)
-
-        self.job.add_done_callback(tell)
-
-
-def _give_back(unreceived: Callable[[Any], None], job: "concurrent.futures.Future[Any]") -> None:
-    if not job.cancelled() and job.exception() is None:
-        unreceived(job.result())
+def _may_await(closing: "asyncio.Future[Any]") -> bool:
+    return closing.done() or closing.get_loop() is asyncio.get_running_loop()
 
 
 def _look_away(future: "asyncio.Future[Any]") -> None:
@@ -104,7 +75,8 @@ class AIOConsumer(confluent_kafka.aio.AIOConsumer, AIOTelemetryMethods):
 
     Calls wait for the quota, as for anything else, in a worker, never in the event loop; one at a time, except those
     made within a callback of another. A call may be cancelled at any await, and its loop may end: what it would have
-    received is received by the next one, and its worker is free within a tenth of a second.
+    received is received by the next one, and its worker is free within a tenth of a second. It may be used in any event
+    loop, and in several at once; callbacks run in the one that has subscribed, or made it, which has to run for them.
 
     Args:
         consumer_conf: confluent_kafka's configuration and, all optional, our keys. Callbacks in it are coroutine
@@ -128,12 +100,10 @@ class AIOConsumer(confluent_kafka.aio.AIOConsumer, AIOTelemetryMethods):
         if executor is None and max_workers < 1:
             raise ValueError("max_workers must be at least 1")
         self.executor = workers(executor, max_workers)
-        self._loop = asyncio.get_running_loop()
-        conf = configuration(self._loop, consumer_conf, "on_commit")
+        conf = configuration(asyncio.get_running_loop(), consumer_conf, "on_commit")
         self._closed = False
         self._closing: asyncio.Future[Any] | None = None
-        self._turn = asyncio.Lock()
-        self._work: _Work | None = None  # of the last one whose turn it was
+        self._turns = Turns()
         self._consumer: _InnerConsumer = _InnerConsumer(conf)
 
     async def poll(self, *args: Any, **kwargs: Any) -> Any:
@@ -162,18 +132,18 @@ class AIOConsumer(confluent_kafka.aio.AIOConsumer, AIOTelemetryMethods):
 
     async def close(self, *args: Any, **kwargs: Any) -> Any:
         """As confluent_kafka.aio's; goes on when it is cancelled, and may be awaited again."""
-        self._join_loop()
-        if self._closing is None or (self._closing.cancelled() and not self._closed):  # with all other tasks of a loop
-            self._closing = asyncio.ensure_future(self._close(*args, **kwargs))
-        return await asyncio.shield(self._closing)
+        closing = self._closing
+        # Cancelled with all other tasks of a loop; and nobody waits for what another loop has yet to do.
+        if closing is None or (closing.cancelled() and not self._closed) or not _may_await(closing):
+            closing = self._closing = asyncio.ensure_future(self._close(*args, **kwargs))
+        return await asyncio.shield(closing)
 
     async def keep_alive(self) -> None:
         """Stay in the group without receiving anything, while the application waits for something else.
 
         Cheap; call it a few times a second. Does nothing while another call is polling, or once closed.
         """
-        self._join_loop()
-        if not self._closed and not self._turn.locked():
+        if not self._closed and not self._turns.are_taken():
             await self._call(self._consumer.keep_alive)
 
     def metrics(self) -> dict[MetricName, float]:
@@ -222,6 +192,10 @@ class AIOConsumer(confluent_kafka.aio.AIOConsumer, AIOTelemetryMethods):
 
         try:
             return await self._call(close)
+        except RuntimeError:
+            if is_over or not self._closed:  # not closed by another loop's call
+                raise
+            return None
         finally:
             if is_over:  # not where this was cancelled before; a CancelledError may be a callback's as well
                 self._closed = True
@@ -239,28 +213,32 @@ class AIOConsumer(confluent_kafka.aio.AIOConsumer, AIOTelemetryMethods):
         self, blocking: Callable[..., Any], unreceived: Callable[[Any], None] | None, *args: Any, **kwargs: Any
     ) -> Any:
         """Run `blocking` in a worker when it is its turn; its result goes to `unreceived` when nobody waits for it."""
-        self._join_loop()
-        context, loop = _common.ReentryContext, self._loop
+        context = _common.ReentryContext
         identity = context.get_or_generate_id()
         # Calls within one callback take turns among themselves; the call that led to the callback has the other turn.
         within = context.current_lock()
-        turn = self._turn if within is None else within
-        await turn.acquire()
+        work = Work(asyncio.get_running_loop(), unreceived)
+        left: Work | None = None
 
         def do() -> Any:
+            if left is not None:
+                left.give_back()
             with context.active(identity):
-                return blocking(*args, **kwargs)
+                return work.end(blocking(*args, **kwargs))
 
+        end: Callable[[], None]
+        if within is None:
+            left = await self._turns.take(work)
+            end = partial(self._turns.end, work)
+        else:
+            await within.acquire()
+            end = within.release
         try:
-            if within is None and self._work is not None:  # of the loop before
-                await asyncio.wait([asyncio.wrap_future(self._work.job)])
             self._refuse_closed()
-            work = _Work(self.executor.submit(do), unreceived)
-            if within is None:
-                self._work = work
+            work.job = self.executor.submit(do)
             future = asyncio.wrap_future(work.job)
         except BaseException:
-            turn.release()
+            end()
             raise
         # A worker cannot be cancelled. Its turn lasts until it is done, so that nothing else uses the consumer.
         try:
@@ -271,35 +249,16 @@ class AIOConsumer(confluent_kafka.aio.AIOConsumer, AIOTelemetryMethods):
                 _look_away(future)
             else:
                 future.add_done_callback(_look_away)
-            work.then(loop, partial(self._end_turn, turn, work))
+            work.then(end)
             raise
         except BaseException:
-            self._end_turn(turn, work)
-            del work  # as below
+            end()
+            del work, end, do  # as below
             raise
         finally:
             del future  # which has its error, whose traceback has this frame: they would stay until a collection
-        self._end_turn(turn, work)
-        return result
-
-    def _end_turn(self, turn: asyncio.Lock, work: _Work) -> None:
-        if self._work is work:
-            self._work = None
-        turn.release()
-
-    def _join_loop(self) -> None:
-        """Go on in the loop that runs, when the one before it is closed: nobody there waits any more, nor has a turn.
-
-        Its last worker may still be at work, and has its turn before all others.
-        """
-        loop = asyncio.get_running_loop()
-        if loop is self._loop or not self._loop.is_closed():
-            return
-        self._loop, self._turn = loop, asyncio.Lock()
-        if self._work is not None:
-            self._work.abandon()
-        if self._closing is not None and not self._closing.done():
-            self._closing = None
+        end()
+        return None if work.is_lost and unreceived is not None else result
 
 
 def _poll_arguments(timeout: float = -1) -> tuple[None, float]:

@@ -1,20 +1,24 @@
 """What `AIOProducer` does beside its calls: one task hands messages over, the pump, and another polls for reports.
 
-Blocking calls run in workers. A task may be cancelled with all others, at the end of a loop or of an application, while
-its worker goes on: whatever that has is kept, and is seen to by whoever comes next.
+Each event loop that has something to send has both, and all loops' see to everybody's messages; workers, in which
+blocking calls run, they have in common. A task may be cancelled with all others, at the end of a loop or of an
+application, or stand still with its loop, while its worker goes on: whatever that has is kept, and is seen to by
+whoever comes next.
 """
 
 import asyncio
 import concurrent.futures
-from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
+from operator import methodcaller
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaException
 
 from kclient_quota.clients.aio.buffer import Buffer, hand_over
-from kclient_quota.clients.aio.pending import Pending, Report
+from kclient_quota.clients.aio.loops import InLoop, ended
+from kclient_quota.clients.aio.pending import Pending, fail
 from kclient_quota.clients.aio.transactions import AIOTransactions
 from kclient_quota.clients.producer.waiting import SLICE_MS
 
@@ -26,22 +30,21 @@ MOST_AT_ONCE: Final = 1_000
 
 
 class Handing(AIOTransactions):
-    """What stands between the buffer and the futures of delivered messages; all state belongs to the event loop."""
+    """What stands between the buffer and the futures of delivered messages.
+
+    What follows `_buffer` is used under its lock, as that is.
+    """
 
     executor: concurrent.futures.Executor
-    _loop: asyncio.AbstractEventLoop
+    _loops: dict[asyncio.AbstractEventLoop, InLoop]
     _buffer: Buffer
     _in_hand: list[Pending]  # what the worker has that hands over, `_handing`
     _handing: "concurrent.futures.Future[dict[Place, BufferError]] | None"
-    _reports: deque[Report]
-    _timer: asyncio.TimerHandle | None
-    _pump: "asyncio.Task[None] | None"
-    _poller: "asyncio.Task[None] | None"
-    _closing: "asyncio.Task[None] | None"
+    _polling: "concurrent.futures.Future[int] | None"  # the worker that polls
     _retry_after_ms: int
     _full: "Mapping[Place, BufferError]"
-    _has_news: asyncio.Event
     _purged: bool
+    _is_closed: bool
 
     # Handing over -------------------------------------------------------------------------------------------------
 
@@ -50,57 +53,74 @@ class Handing(AIOTransactions):
 
         It takes microseconds, and up to 20 ms where the sender has to be asked whether there is room.
         """
-        error = hand_over(self._producer, [pending], self._reports).get(pending.place) or pending.error
+        error = hand_over(self._producer, [pending]).get(pending.place) or pending.error
         self._start_poller()
         if error is not None and (self._producer.overdue is None or not isinstance(error, Exception)):
             raise error  # also what a signal's handler has raised: this is its thread
 
     def _start_pump(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if self._waiting() and self._pump is None:
-            self._pump = self._loop.create_task(self._run_pump())
+        here = self._here()
+        if here.timer is not None:
+            here.timer.cancel()
+            here.timer = None
+        if here.pump is None and self._is_wanted(here):
+            here.pump = here.loop.create_task(self._run_pump(here))
 
-    async def _run_pump(self) -> None:
+    def _is_wanted(self, here: InLoop) -> bool:
+        # Who waits for room here needs a pump that runs, which another loop's may cease to do.
+        return self._waiting() > 0 or here.wanting > 0
+
+    async def _run_pump(self, here: InLoop) -> None:
         me = asyncio.current_task()
         try:
-            while self._waiting():
+            while self._is_wanted(here):
+                here.has_news.clear()
                 wait_ms = await self._pump_once()
                 if wait_ms:
                     began_ms = self._clock.now_ms()
-                    self._beats.start()
+                    here.beats.start()
                     with suppress(TimeoutError):
                         async with asyncio.timeout(min(wait_ms, SLICE_MS) / 1000):
-                            await self._has_news.wait()
+                            await here.has_news.wait()
                     self._producer.note_wait(self._clock.now_ms() - began_ms)
         except asyncio.CancelledError:
             # With all other tasks, at the end of a loop or of an application. Messages go on with whatever comes next.
-            if self._pump is me and self._timer is None:
-                self._timer = self._loop.call_later(SLICE_MS / 1000, self._start_pump)
+            if here.timer is None:
+                here.timer = here.loop.call_later(SLICE_MS / 1000, self._start_pump)
             raise
         except Exception:
-            # The executor was shut down, and nobody hands these over; not a pump of a loop before.
-            if self._pump is me:
+            # The executor was shut down, and nobody hands these over.
+            with self._buffer.lock:
                 self._drop(lambda delivered: delivered.cancel())
                 for pending in self._in_hand:
                     pending.drop()
                 self._in_hand, self._handing = [], None
             raise
         finally:
-            if self._pump is me:
-                self._pump = None
+            if here.pump is me:
+                here.pump = None
 
     async def _pump_once(self) -> int:
         """Hand over what may go; returns after how many milliseconds to try again."""
-        if self._handing is None:
-            self._purged = False
-            self._has_news.clear()
-            self._in_hand = self._buffer.take(MOST_AT_ONCE)
-        # Otherwise a pump before was cancelled, whose worker goes on or has not begun: what that has comes first.
-        if self._handing is None or self._handing.cancelled():
-            self._handing = self.executor.submit(hand_over, self._producer, self._in_hand, self._reports)
-        refused = await asyncio.wrap_future(self._handing)
+        with self._buffer.lock:
+            if self._handing is None:
+                self._purged = False
+                self._in_hand = self._buffer.take(MOST_AT_ONCE)
+                if not self._in_hand:
+                    self._buffer.wake()  # whom there is room for since another loop stands still
+                    return SLICE_MS
+            # Otherwise another pump goes on, or has been cancelled: what its worker has comes first.
+            if self._handing is None or self._handing.cancelled():
+                self._handing = self.executor.submit(hand_over, self._producer, self._in_hand)
+            handing = self._handing
+        await ended(handing)
+        with self._buffer.lock:
+            if self._handing is handing and not handing.cancelled():  # nobody else has seen to it
+                self._handed(handing.result())
+            return max(1, self._retry_after_ms) if self._full else 0
+
+    def _handed(self, refused: "Mapping[Place, BufferError]") -> None:
+        """See to what a worker has handed over, and to those it could not."""
         batch, self._in_hand, self._handing = self._in_hand, [], None
         now_ms = self._clock.now_ms()
         rest = []
@@ -116,72 +136,88 @@ class Handing(AIOTransactions):
             for pending in rest:
                 self._buffer.release(pending)
                 pending.drop()
-            return 0
-        self._buffer.put_back(rest, refused)
+            refused = {}
+        else:
+            self._buffer.put_back(rest, refused)
         self._full = refused
-        if not refused:
-            return 0
-        self._retry_after_ms = min(getattr(error, "retry_after_ms", SLICE_MS) for error in refused.values())
-        # Those that have waited for `max.block.ms` while none of their line was admitted are given up.
-        for pending in self._buffer.overdue(refused, now_ms, self._max_block_ms):
-            self._refused = True
-            pending.fail(refused[pending.place])
-        return max(1, self._retry_after_ms)
+        if refused:
+            self._retry_after_ms = min(getattr(error, "retry_after_ms", SLICE_MS) for error in refused.values())
+            # Those that have waited for `max.block.ms` while none of their line was admitted are given up.
+            for pending in self._buffer.overdue(refused, now_ms, self._max_block_ms):
+                self._refused = True
+                pending.fail(refused[pending.place])
+        self._buffer.wake()
 
     def _drop(self, tell: "Callable[[asyncio.Future[Any]], object]") -> None:
         """Forget what waits here, including what a worker was given but the quota sends back."""
-        self._purged = True
-        for pending in self._in_hand:
-            pending.dropped = tell
-        for pending in self._buffer.clear():
-            if pending.is_expected:
-                tell(pending.delivered)
+        with self._buffer.lock:
+            self._purged = True
+            for pending in self._in_hand:
+                pending.dropped = tell
+            for pending in self._buffer.clear():
+                pending.tell(tell)
 
     # Hearing ------------------------------------------------------------------------------------------------------
 
     def _start_poller(self) -> None:
-        if self._poller is None:
-            self._poller = self._loop.create_task(self._run_poller())
+        here = self._here()
+        if here.poller is None:
+            here.poller = here.loop.create_task(self._run_poller(here))
 
-    async def _run_poller(self) -> None:
+    async def _run_poller(self, here: InLoop) -> None:
         me = asyncio.current_task()
         try:
-            while len(self._producer) and self._closing is None:
-                await self._loop.run_in_executor(self.executor, self._served, self._producer.serve, SLICE_MS / 1000)
+            while len(self._producer):
+                with self._buffer.lock:
+                    if self._is_closed:
+                        return
+                    if is_mine := self._polling is None or self._polling.done():
+                        self._polling = self.executor.submit(self._served, self._producer.serve, SLICE_MS / 1000)
+                    polling = self._polling
+                await ended(polling)
                 self._settle()
+                if is_mine and not polling.cancelled():
+                    polling.result()
         except asyncio.CancelledError:
-            if self._poller is me:  # with all other tasks: somebody may still wait for a report
-                self._loop.call_later(SLICE_MS / 1000, self._start_poller)
+            if here.poller is me:  # with all other tasks: somebody may still wait for a report
+                here.loop.call_later(SLICE_MS / 1000, self._start_poller)
             raise
         finally:
-            if self._poller is me:
-                self._poller = None
+            if here.poller is me:
+                here.poller = None
 
     def _served(self, work: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """In a worker: what reports it brings are told of, also where nobody waits for the worker any more.
 
         A message is not counted any more once a worker has its report, which it tells of a little later: by then
-        whoever waited for messages that are counted may have gone, and the loop may be another one.
+        whoever waited for messages that are counted may have gone, and its loop as well.
         """
         try:
             return work(*args, **kwargs)
         finally:
-            with suppress(RuntimeError):  # the loop is closed: the next one settles when it begins
-                self._loop.call_soon_threadsafe(self._settle)
+            for each in list(self._loops.values()):
+                if each.reports:
+                    with suppress(RuntimeError):  # the loop is closed: the next one settles when it begins
+                        each.loop.call_soon_threadsafe(self._settle)
 
     def _settle(self) -> None:
-        """Resolve the futures of messages whose reports have come."""
-        while self._reports:
-            pending, error, message = self._reports.popleft()
-            if pending.callback is not None:
-                self._loop.call_soon(pending.callback, error, message)
-            if error is not None:
-                pending.fail(KafkaException(error))
-            elif pending.is_expected:
-                pending.delivered.set_result(message)
+        """Tell of the reports that have come for this loop, or for one that does not run."""
+        here = asyncio.get_running_loop()
+        for each in list(self._loops.values()):
+            while each.reports and (each.loop is here or not each.loop.is_running()):
+                try:
+                    pending, error, message = each.reports.popleft()
+                except IndexError:  # another loop has it
+                    break
+                if pending.callback is not None:
+                    here.call_soon(pending.callback, error, message)
+                pending.tell(
+                    methodcaller("set_result", message) if error is None else partial(fail, error=KafkaException(error))
+                )
 
     def _waiting(self) -> int:
-        return len(self._buffer) + len(self._in_hand)
+        with self._buffer.lock:
+            return len(self._buffer) + len(self._in_hand)
 
     async def _idle(self, task: "asyncio.Task[None] | None") -> None:
         if task is not None:

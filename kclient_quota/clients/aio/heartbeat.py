@@ -14,7 +14,7 @@ LAST_BEAT_S: Final = 2.0
 
 
 class Beats:
-    """One beat at a time; belongs to the event loop.
+    """One beat at a time; belongs to one event loop.
 
     A beat may run rebalance callbacks, and these may flush: so nothing that a flush waits for may wait for a beat.
 
@@ -51,13 +51,13 @@ class Beats:
             self._task = asyncio.get_running_loop().create_task(self.beat())
             self._task.add_done_callback(self._ended)
 
-    def join_loop(self) -> None:
-        """What was beating in the loop before this one has ended with it."""
-        self._beating, self._task = False, None
+    def cease(self) -> None:
+        """Begin no other beat; from any thread."""
+        self._consumer = None
 
     async def end(self) -> None:
         """Beat no more."""
-        self._consumer = None
+        self.cease()
         await self.idle(LAST_BEAT_S)
 
     async def idle(self, within_s: float) -> None:
@@ -76,9 +76,10 @@ class Beats:
         return True
 
     async def _reach(self) -> None:
-        if isinstance(self._consumer, confluent_kafka.aio.AIOConsumer):
-            ours = getattr(self._consumer, "keep_alive", None)
-            await (self._consumer.consume(0, 0) if ours is None else ours())
+        consumer = self._consumer
+        if isinstance(consumer, confluent_kafka.aio.AIOConsumer):
+            ours = getattr(consumer, "keep_alive", None)
+            await (consumer.consume(0, 0) if ours is None else ours())
         else:
             await asyncio.get_running_loop().run_in_executor(self._executor, self._keep_alive)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -10,6 +11,7 @@ import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from kclient_quota.clients.agents import AsGiven, CProducer, place_behind
+from kclient_quota.clients.aio.loops import InLoop
 from kclient_quota.clients.calls import in_bytes
 from kclient_quota.clients.interceptor import ProducerRecord
 from kclient_quota.clients.producer.answers import code_of
@@ -20,8 +22,6 @@ from kclient_quota.clients.producer.transaction import State
 from kclient_quota.clock import Clock
 
 if TYPE_CHECKING:
-    from collections import deque
-
     from kclient_quota.pacing.sending.lanes import Lane
 
 WORKERS_ASK_S: Final = 2.0
@@ -36,7 +36,8 @@ class Pending:
 
     Attributes:
         message: topic, value, key, partition, timestamp and headers.
-        delivered: the application's future.
+        home: the event loop that has taken it.
+        delivered: the application's future, of that loop.
         callback: the application's own `on_delivery`.
         place: its lane and tenant.
         taken_at_ms: since when it waits.
@@ -47,6 +48,7 @@ class Pending:
     """
 
     message: tuple[str, Any, Any, int, int, Any]
+    home: InLoop
     delivered: "asyncio.Future[Any]"
     callback: Callback | None
     place: Place = NO_PLACE
@@ -56,24 +58,31 @@ class Pending:
     dropped: "Callable[[asyncio.Future[Any]], object] | None" = field(default=None)
     line: Any = None
 
-    @property
-    def is_expected(self) -> bool:
-        """Whether the future may still be told: not where it is done, or the loop is closed that it belongs to."""
-        return not self.delivered.done() and not self.delivered.get_loop().is_closed()
-
-    def reporter(self, reports: "deque[Report]") -> Callback:
+    def heard(self, error: KafkaError | None, message: Message) -> None:
         """A callback for librdkafka, which comes in a worker."""
-        return partial(_note, reports, self)
+        self.home.hear((self, error, message))
+
+    def tell(self, how: "Callable[[asyncio.Future[Any]], object]") -> None:
+        """Tell its future, in the loop that this belongs to, unless nobody looks at it any more."""
+        if self.home.loop is asyncio.get_running_loop():
+            self._tell(how)
+        else:
+            with suppress(RuntimeError):  # the loop is closed
+                self.home.loop.call_soon_threadsafe(self._tell, how)
+
+    def _tell(self, how: "Callable[[asyncio.Future[Any]], object]") -> None:
+        if not self.delivered.done():
+            how(self.delivered)
 
     def fail(self, error: BaseException | None) -> None:
         """Tell the application that this message will not be delivered, unless it looks no more."""
-        if error is not None and self.is_expected:
-            fail(self.delivered, error)
+        if error is not None:
+            self.tell(partial(fail, error=error))
 
     def drop(self) -> None:
         """It was dropped while a worker had it, which has not handed it over."""
-        if self.dropped is not None and self.is_expected:
-            self.dropped(self.delivered)
+        if self.dropped is not None:
+            self.tell(self.dropped)
 
 
 def fail(delivered: "asyncio.Future[Any]", error: BaseException) -> None:
@@ -87,12 +96,8 @@ def fail(delivered: "asyncio.Future[Any]", error: BaseException) -> None:
         delivered.exception()
 
 
-def _note(reports: "deque[Report]", pending: Pending, error: KafkaError | None, message: Message) -> None:
-    reports.append((pending, error, message))
-
-
 def message_of(
-    loop: asyncio.AbstractEventLoop,
+    home: InLoop,
     topic: str,
     value: Any,
     key: Any,
@@ -106,7 +111,7 @@ def message_of(
     if headers and isinstance(headers, dict | list):
         headers = headers.copy()  # the caller may go on with them while it waits
     message = topic, value, key, partition, 0 if timestamp is None else timestamp, headers
-    return Pending(message, loop.create_future(), on_delivery if callback is None else callback)
+    return Pending(message, home, home.loop.create_future(), on_delivery if callback is None else callback)
 
 
 def never_blocking(lanes: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,12 +2,12 @@
 
 Messages are taken into a buffer, which one task, the pump, hands over as fast as the quota allows, none behind those of
 another lane or tenant that wait; another polls for delivery reports while any is due. Blocking calls run in workers,
-for a tenth of a second at most, and all state belongs to the event loop: so every await may be cancelled.
+for a tenth of a second at most, and what they bring is kept where every loop finds it: so every await may be cancelled,
+and every loop may end.
 """
 
 import asyncio
 import concurrent.futures
-from collections import deque
 from collections.abc import Callable, Mapping
 from math import inf
 from typing import TYPE_CHECKING, Any, cast
@@ -20,7 +20,8 @@ from kclient_quota.clients.aio.arguments import configuration, fit_time, workers
 from kclient_quota.clients.aio.buffer import Buffer
 from kclient_quota.clients.aio.handing import Handing
 from kclient_quota.clients.aio.heartbeat import Beats
-from kclient_quota.clients.aio.pending import InnerProducer, Pending, Report, message_of, never_blocking
+from kclient_quota.clients.aio.loops import InLoop, ended
+from kclient_quota.clients.aio.pending import InnerProducer, Pending, message_of, never_blocking
 from kclient_quota.clients.calls import TEXT, real
 from kclient_quota.clients.producer.waiting import SLICE_MS
 from kclient_quota.clients.quota_state import BrokerQuotaState
@@ -40,6 +41,9 @@ class AIOProducer(Handing, AIOTelemetryMethods):
     are waiting for the quota already, up to `max.block.ms`; cancelled while it waits, it has not taken the message.
     With `quota.backoff=raise` it hands the message over at once or raises `QuotaThrottledError`. Headers, partition,
     timestamp and `on_delivery`, a plain function, are taken as `confluent_kafka.Producer.produce` takes them.
+
+    It may be used in any event loop, and in several at once: futures and `on_delivery` are of the loop that has called,
+    callbacks in the configuration of the one that it was made in, which has to run for them.
 
     Args:
         producer_conf: confluent_kafka's configuration and, all optional, our keys. Callbacks in it are coroutine
@@ -68,8 +72,7 @@ class AIOProducer(Handing, AIOTelemetryMethods):
     ) -> None:
         self._owns_executor = executor is None
         self.executor = workers(executor, max_workers)
-        self._loop = asyncio.get_running_loop()
-        ours = split(conf := configuration(self._loop, producer_conf))[1]
+        ours = split(conf := configuration(asyncio.get_running_loop(), producer_conf))[1]
         self._raises = ours.backoff is Backoff.RAISE
         self._max_block_ms = ours.max_block_ms
         if ours.backoff is Backoff.BLOCK:
@@ -83,19 +86,17 @@ class AIOProducer(Handing, AIOTelemetryMethods):
         self._clock = self._producer.clock
         self._batch_size = max(1, batch_size)
         self._buffer_timeout = buffer_timeout if buffer_timeout > 0 else None
-        self._beats = Beats(heartbeat, self.executor, self._producer.keep_alive)
+        self._heartbeat = heartbeat
+        self._loops: dict[asyncio.AbstractEventLoop, InLoop] = {}
         self._buffer = Buffer(self._batch_size, self._producer.lanes)
         self._in_hand: list[Pending] = []
         self._handing: concurrent.futures.Future[dict[Place, BufferError]] | None = None  # the worker that has those
-        self._reports: deque[Report] = deque()
-        self._timer: asyncio.TimerHandle | None = None
-        self._pump: asyncio.Task[None] | None = None
-        self._poller: asyncio.Task[None] | None = None
+        self._polling: concurrent.futures.Future[int] | None = None
         self._retry_after_ms = 0
         self._full: Mapping[Place, BufferError] = {}  # those that the pump had no room for
-        self._has_news, self._abort_turn = asyncio.Event(), asyncio.Lock()
         self._refused = self._purged = self._is_closed = False
-        self._closing: asyncio.Task[None] | None = None
+        self._closer: asyncio.Task[None] | None = None  # the one of those that close whose turn it is
+        self._ending: concurrent.futures.Future[None] | None = None  # the worker that closes
 
     def __len__(self) -> int:
         """Messages that wait here, and those with librdkafka; 0 once closed."""
@@ -118,50 +119,53 @@ class AIOProducer(Handing, AIOTelemetryMethods):
             RuntimeError: the producer was closed.
         """
         self._refuse_closed()
-        self._join_loop()
+        here = self._loops.get(asyncio.get_running_loop()) or self._joined()
         era = self._producer.open_era
         if era is not None:  # elsewhere there is nothing to look for, which would cost as much as the message
             await self._abort_overdue()
         if not (isinstance(value, TEXT) and isinstance(key, TEXT)):
             value, key = self._producer.in_bytes(topic, value, key)
-        pending = message_of(self._loop, topic, value, key, *args, **kwargs)
+        pending = message_of(here, topic, value, key, *args, **kwargs)
         if self._raises:
             self._hand_now(pending)
             await self._abort_overdue()
             return pending.delivered
         pending.place = self._producer.place_of(pending)
-        if not self._buffer.claim(pending):
-            await self._wait_for_slot(pending)
-        if era is not None:
-            try:
-                await self._abort_overdue()
-                await self._insist(era)
-            except BaseException:
-                self._buffer.release(pending)
-                raise
-        self._keep(pending)
+        while True:
+            if not self._buffer.claim(pending):
+                await self._wait_for_slot(here, pending)
+            if era is None or (self._producer.overdue is None and era == self._producer.open_era):
+                break
+            self._buffer.release(pending)  # before all that is awaited: who has a slot has a message there, too
+            await self._abort_overdue()
+            await self._insist(era)
+        self._keep(here, pending)
         return pending.delivered
 
-    async def _wait_for_slot(self, pending: Pending) -> None:
-        self._start_pump()
+    async def _wait_for_slot(self, here: InLoop, pending: Pending) -> None:
+        here.wanting += 1
         try:
+            self._start_pump()
             await self._buffer.wait_for_slot(pending, self._max_block_ms / 1000)
         except TimeoutError:
             raise quota_used_up(self._retry_after_ms) from None
-        if self._is_closed:
-            self._buffer.release(pending)
-            self._refuse_closed()
+        finally:
+            here.wanting -= 1
 
-    def _keep(self, pending: Pending) -> None:
+    def _keep(self, here: InLoop, pending: Pending) -> None:
         """A message waits from now on, until there are enough to hand over or the first has waited long enough."""
         pending.taken_at_ms = self._clock.now_ms()
-        self._buffer.append(pending)
+        with self._buffer.lock:
+            if self._is_closed:  # meanwhile
+                self._buffer.release(pending)
+                self._refuse_closed()
+            self._buffer.append(pending)
         if pending.place not in self._full:
-            self._has_news.set()
+            here.has_news.set()
         if len(self._buffer) >= self._batch_size:
             self._start_pump()
-        elif self._timer is None and self._buffer_timeout is not None:
-            self._timer = self._loop.call_later(self._buffer_timeout, self._start_pump)
+        elif here.timer is None and self._buffer_timeout is not None:
+            here.timer = here.loop.call_later(self._buffer_timeout, self._start_pump)
 
     async def poll(self, timeout: float = 0, *args: Any, **kwargs: Any) -> int:  # noqa: ASYNC109 - confluent_kafka's
         """As confluent_kafka.aio's. Not needed: reports are waited for in the background."""
@@ -185,7 +189,6 @@ class AIOProducer(Handing, AIOTelemetryMethods):
         return await self._deliver(self._deadline_ms(*args, **kwargs))
 
     async def _deliver(self, deadline_ms: int | None, stop: Callable[[], bool] = bool) -> int:
-        self._join_loop()
         era = self._producer.open_era
         if deadline_ms is not None:
             await self._call(self._producer.flush_ends_in, (deadline_ms - self._clock.now_ms()) / 1000)
@@ -195,17 +198,20 @@ class AIOProducer(Handing, AIOTelemetryMethods):
         return left
 
     async def _flush(self, deadline_ms: int | None, stop: Callable[[], bool] = bool) -> int:
+        here = self._here()
         while True:
             slice_ms = self._slice_ms(deadline_ms)
             self._start_pump()
             await self._call(self._producer.deliver, slice_ms / 1000)
-            if self._pump is not None and slice_ms:
-                await asyncio.wait([self._pump], timeout=self._slice_ms(deadline_ms) / 1000)
+            if here.pump is not None and slice_ms:
+                await asyncio.wait([here.pump], timeout=self._slice_ms(deadline_ms) / 1000)
             left = self._waiting() + len(self._producer)
             if not left or not slice_ms or (stop() and not self._waiting()):
                 self._settle()
+                if len(self._loops) > 1:
+                    await asyncio.sleep(0)  # hear what another loop's pump has told
                 return left
-            await self._beats.beat()
+            await here.beats.beat()
 
     async def purge(self, *args: Any, **kwargs: Any) -> Any:
         """As confluent_kafka.aio's; futures of messages that waited here are cancelled, the others fail."""
@@ -238,50 +244,75 @@ class AIOProducer(Handing, AIOTelemetryMethods):
         What cannot be delivered by then fails: each message's future is done afterwards. Goes on when it is cancelled,
         and may be awaited again.
         """
-        self._join_loop()
-        if self._closing is None or self._closing.cancelled():  # the latter with all other tasks of a loop
-            self._is_closed = True
-            self._closing = asyncio.create_task(self._close())
-        await asyncio.shield(self._closing)
+        here = self._here()
+        if here.closing is None or here.closing.cancelled():  # the latter with all other tasks of a loop
+            with self._buffer.lock:
+                self._is_closed = True
+            here.closing = asyncio.create_task(self._close(here))
+        await asyncio.shield(here.closing)
 
-    async def _close(self) -> None:
+    async def _close(self, here: InLoop) -> None:
+        while not self._may_close():  # noqa: ASYNC110 - another loop does, or may stand still and tell nobody
+            await asyncio.sleep(SLICE_MS / 1000)
         deadline_ms = self._clock.now_ms() + self._max_block_ms
         while self._waiting() and self._clock.now_ms() < deadline_ms and not self._producer.outlasts(deadline_ms):
             await self._flush(self._deadline_ms(SLICE_MS / 1000))
         error = quota_used_up(self._retry_after_ms)
         self._drop(lambda delivered: delivered.set_exception(error))
         self._start_pump()  # which may have been cancelled, and tells those that a worker has
-        await self._idle(self._pump)
-        await self._idle(self._poller)  # which must not meet a producer that is closed
+        await self._idle(here.pump)
+        if self._polling is not None:
+            await ended(self._polling)  # which must not meet a producer that is closed
         try:
-            await self._call(self._producer.close_within, max(0, deadline_ms - self._clock.now_ms()))
+            if self._ending is None or self._ending.cancelled():
+                left_ms = max(0, deadline_ms - self._clock.now_ms())
+                self._ending = self.executor.submit(self._served, self._producer.close_within, left_ms)
+            await ended(self._ending)
+            self._ending.result()
+        except KafkaException:
+            await self._abort_overdue()
+            raise
         finally:
-            await self._beats.end()
+            for each in list(self._loops.values()):
+                each.beats.cease()
+            await here.beats.end()
             self._settle()
             if self._owns_executor:
-                await self._loop.run_in_executor(None, self.executor.shutdown, True)
+                await here.loop.run_in_executor(None, self.executor.shutdown, True)
 
-    def _join_loop(self) -> None:
-        """Go on in the loop that runs, when the one before it is closed: tasks and waits ended with it.
+    def _may_close(self) -> bool:
+        me = asyncio.current_task()
+        with self._buffer.lock:
+            other = self._closer
+            if other not in {None, me} and not other.done() and other.get_loop().is_running():
+                return False
+            self._closer = me
+            return True
+
+    def _here(self) -> InLoop:
+        here = self._loops.get(asyncio.get_running_loop())
+        return self._joined() if here is None else here
+
+    def _joined(self) -> InLoop:
+        """Go on in this loop, too: tasks and waits of one that is closed have ended with it.
 
         Messages that were taken and have not been handed over still are; nobody awaits their futures any more.
         """
         loop = asyncio.get_running_loop()
-        if loop is self._loop or not self._loop.is_closed():
-            return
-        self._loop = loop
-        self._timer = self._pump = self._poller = self._closing = None
-        self._full = {}
-        self._has_news, self._abort_turn = asyncio.Event(), asyncio.Lock()
-        self._buffer.join_loop(self._in_hand)
-        self._beats.join_loop()
+        here = InLoop(loop, Beats(self._heartbeat, self.executor, self._producer.keep_alive))
+        with self._buffer.lock:
+            self._loops[loop] = here
+            for each in [each for each in self._loops.values() if each.loop.is_closed()]:
+                del self._loops[each.loop]
+                each.leave_to(here)
         loop.call_soon(self._settle)
         self._start_poller()
+        return here
 
     # Small parts --------------------------------------------------------------------------------------------------
 
     async def _call(self, blocking_task: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        self._join_loop()
+        self._here()
         try:
             return await super()._call(self._served, blocking_task, *args, **kwargs)
         except KafkaException:

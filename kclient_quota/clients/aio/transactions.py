@@ -8,12 +8,14 @@ import confluent_kafka.aio
 from confluent_kafka import KafkaError, KafkaException
 
 from kclient_quota.clients.aio.arguments import fit_time
-from kclient_quota.clients.aio.heartbeat import Beats
+from kclient_quota.clients.aio.buffer import Buffer
+from kclient_quota.clients.aio.loops import InLoop, ended
 from kclient_quota.clients.aio.pending import InnerProducer, fail
 from kclient_quota.clients.producer.waiting import SLICE_MS
 from kclient_quota.clock import Clock
 
 if TYPE_CHECKING:
+    import concurrent.futures
     from collections.abc import Callable
 
 
@@ -29,8 +31,8 @@ class AIOTransactions(confluent_kafka.aio.AIOProducer):
     _raises: bool
     _max_block_ms: int
     _clock: Clock
-    _abort_turn: asyncio.Lock
-    _beats: Beats
+    _buffer: Buffer
+    _aborting: "concurrent.futures.Future[KafkaException] | None" = None
 
     def _drop(self, tell: "Callable[[asyncio.Future[Any]], object]") -> None:
         """Forget the messages that wait for the quota."""
@@ -38,6 +40,10 @@ class AIOTransactions(confluent_kafka.aio.AIOProducer):
 
     async def _deliver(self, deadline_ms: int | None, stop: "Callable[[], bool]") -> int:
         """Deliver until all is, `deadline_ms` or `stop()`; returns what is left."""
+        raise NotImplementedError
+
+    def _here(self) -> InLoop:
+        """What there is in the event loop that runs."""
         raise NotImplementedError
 
     def _deadline_ms(self, timeout: float = -1) -> int | None:
@@ -55,7 +61,7 @@ class AIOTransactions(confluent_kafka.aio.AIOProducer):
             left_ms = deadline_ms - self._clock.now_ms()
             if left_ms <= 0:
                 break
-            await self._beats.beat()
+            await self._here().beats.beat()
             await asyncio.sleep(min(wait_ms, left_ms, SLICE_MS) / 1000)
         done = await self._call(self._producer.begin_transaction, *args, **kwargs)
         self._refused = False  # not before: a begin that is refused leaves the transaction that is open as it was
@@ -108,17 +114,29 @@ class AIOTransactions(confluent_kafka.aio.AIOProducer):
         error = self._producer.overdue
         if error is None:
             return
-        async with self._abort_turn:
-            if self._producer.overdue is not None:
+        with self._buffer.lock:
+            aborting = self._aborting  # by another call, of any loop
+            if aborting is None:
+                if self._producer.overdue is None:  # that has just ended
+                    raise error
                 self._drop_purged()
-                error = await super()._call(self._producer.abort_overdue)
-                self._refused = False
-        raise error
+                aborting = self._aborting = self.executor.submit(self._abort_in_worker)
+        await ended(aborting)
+        raise aborting.result()
+
+    def _abort_in_worker(self) -> KafkaException:
+        try:
+            error = self._producer.abort_overdue()
+            self._refused = False
+            return error
+        finally:
+            with self._buffer.lock:
+                self._aborting = None
 
     async def _insist(self, era: int | None) -> None:
         """Raise when the transaction of this `open_era` is over, once the callback has returned that ended it."""
         if era is not None and era != self._producer.open_era:
-            await self._beats.idle(self._max_block_ms / 1000)
+            await self._here().beats.idle(self._max_block_ms / 1000)
             self._producer.insist(era)
 
     def _drop_purged(self) -> None:

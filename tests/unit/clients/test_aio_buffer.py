@@ -3,7 +3,6 @@
 import asyncio
 import itertools
 import random
-from collections import deque
 from contextlib import suppress
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 from confluent_kafka import KafkaException
 
 from kclient_quota.clients.aio.buffer import Buffer, hand_over
+from kclient_quota.clients.aio.loops import InLoop
 from kclient_quota.clients.aio.pending import message_of
 from kclient_quota.clients.producer.sorting import NO_PLACE
 from kclient_quota.errors import quota_used_up
@@ -21,7 +21,7 @@ LONG_S = 60.0
 
 def message() -> Any:
     """One that nobody has taken."""
-    return message_of(asyncio.get_running_loop(), "t", b"v", None)
+    return message_of(InLoop(asyncio.get_running_loop(), None), "t", b"v", None)  # type: ignore[arg-type]
 
 
 async def claimed(buffer: Buffer, order: list[int], number: int) -> Any:
@@ -157,14 +157,14 @@ THEIRS = [
 @pytest.mark.parametrize("full", [FULL, THROTTLED])
 async def test_what_there_is_no_room_for_is_offered_again(full: BufferError) -> None:
     pending = message()
-    assert hand_over(taking(full), [pending], deque()) == {NO_PLACE: full}
+    assert hand_over(taking(full), [pending]) == {NO_PLACE: full}
     assert (pending.handed, pending.error) == (False, None)
 
 
 @pytest.mark.parametrize("theirs", THEIRS, ids=repr)
 async def test_what_the_applications_function_raises_is_told_by_the_messages_future(theirs: BaseException) -> None:
     pending = message()
-    assert hand_over(taking(theirs), [pending], deque()) == {}
+    assert hand_over(taking(theirs), [pending]) == {}
     assert pending.handed
     pending.fail(pending.error)
     with pytest.raises(type(theirs)):
@@ -173,7 +173,7 @@ async def test_what_the_applications_function_raises_is_told_by_the_messages_fut
 
 async def test_a_future_tells_of_a_stop_iteration_which_it_cannot_raise() -> None:
     pending, theirs = message(), StopIteration("mine")
-    hand_over(taking(theirs), [pending], deque())
+    hand_over(taking(theirs), [pending])
     pending.fail(pending.error)
     with pytest.raises(RuntimeError, match="StopIteration") as raised:
         await pending.delivered
