@@ -1,6 +1,7 @@
 """An `AIOProducer` that two event loops use at once, or whose first loop neither runs nor is closed."""
 
 import asyncio
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -148,12 +149,16 @@ def test_what_a_loop_that_stands_has_taken_is_sent_by_another_once(
 
 
 def test_two_loops_share_a_quota_and_its_places(broker: KafkaBroker, first: Loop, second: Loop) -> None:
-    """Each one's messages in order, each once; whoever waits for room goes on, in either loop."""
+    """Each one's messages in order, each once; whoever waits for room goes on, in either loop; a wait counts once."""
     producer = first.run(made_producer(broker, limited=True, batch_size=3))
+    waited_ms: list[int] = []
+    producer._producer.note_wait = waited_ms.append
+    began = time.monotonic()
     ours, theirs = values_of(20, "a", 500), values_of(20, "b", 500)
     running = asyncio.run_coroutine_threadsafe(sent(producer, ours), first.loop)
     assert len(second.run(sent(producer, theirs))) == len(theirs)
     assert len(running.result(WITHIN_S)) == len(ours)
+    assert 0 < sum(waited_ms) <= 1_000 * (time.monotonic() - began) + len(waited_ms)  # rounded
     got = read(broker)
     assert [value for value in got if value[:1] == b"a"] == [value[:4] for value in ours]
     assert [value for value in got if value[:1] == b"b"] == [value[:4] for value in theirs]

@@ -43,6 +43,7 @@ class Handing(AIOTransactions):
     _polling: "concurrent.futures.Future[int] | None"  # the worker that polls
     _retry_after_ms: int
     _full: "Mapping[Place, BufferError]"
+    _waits: InLoop | None = None  # whose pump has seen to what was handed over last
     _purged: bool
     _is_closed: bool
 
@@ -82,7 +83,8 @@ class Handing(AIOTransactions):
                     with suppress(TimeoutError):
                         async with asyncio.timeout(min(wait_ms, SLICE_MS) / 1000):
                             await here.has_news.wait()
-                    self._producer.note_wait(self._clock.now_ms() - began_ms)
+                    if self._waits is here:  # the others wait for the same
+                        self._producer.note_wait(self._clock.now_ms() - began_ms)
         except asyncio.CancelledError:
             # With all other tasks, at the end of a loop or of an application. Messages go on with whatever comes next.
             if here.timer is None:
@@ -122,6 +124,7 @@ class Handing(AIOTransactions):
     def _handed(self, refused: "Mapping[Place, BufferError]") -> None:
         """See to what a worker has handed over, and to those it could not."""
         batch, self._in_hand, self._handing = self._in_hand, [], None
+        self._waits = self._here()
         now_ms = self._clock.now_ms()
         rest = []
         for pending in batch:
