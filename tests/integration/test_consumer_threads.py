@@ -119,7 +119,7 @@ def test_what_one_thread_does_beside_one_that_polls_loses_and_doubles_nothing(
     if rate is not None:
         cluster.set_quota(client_id=group, consumer_byte_rate=rate)
     consumer = consumer_of(cluster, "t", group, **{"enable.auto.commit": False})
-    found: defaultdict[int, list[int]] = defaultdict(list)
+    found: defaultdict[Any, list[Any]] = defaultdict(list)
     raised: list[BaseException] = []
     until = time.monotonic() + 40
 
@@ -164,3 +164,40 @@ def test_what_another_thread_asks_for_does_not_wait_until_a_poll_ends(cluster: E
     assert thread.is_alive()
     thread.join()
     consumer.close()
+
+
+def test_a_close_ends_what_other_threads_do_and_waits_for_none(cluster: EmbeddedBroker) -> None:
+    """Rebalance callbacks run within the close, and want what others are about to change."""
+    for number in range(8):
+        group = f"closing-{number}-{time.monotonic_ns()}"
+        cluster.set_quota(client_id=group, consumer_byte_rate=1_000_000)
+        told: list[int] = []
+        conf = {"on_commit": lambda *_, told=told: told.append(1)}
+        consumer = consumer_of(cluster, "t", group, **conf)
+        others = consumer_of(cluster, "t", group) if number % 2 else None  # has the group rebalance meanwhile
+        unheard: list[BaseException] = []
+
+        def repeat(way: Callable[[Any], Any], consumer: Any = consumer, unheard: list[Any] = unheard) -> None:
+            try:
+                while True:
+                    way(consumer)
+            except RuntimeError as error:
+                if "closed" not in str(error).lower():
+                    unheard.append(error)
+            except BaseException as error:  # noqa: BLE001 - whatever it is
+                unheard.append(error)
+
+        ways = (polled, consumed, committing, asking, pausing)
+        threads = [threading.Thread(target=repeat, args=(way,), daemon=True) for way in ways]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.1 * number)
+        closers = [threading.Thread(target=consumer.close, daemon=True) for _ in range(2)]
+        for thread in closers:
+            thread.start()
+        for thread in closers + threads:
+            thread.join(20)
+            assert not thread.is_alive()
+        if others is not None:
+            others.close()
+        assert not unheard

@@ -290,6 +290,7 @@ class PacedConsumer(Storing, TelemetryMethods):
             self._kq_ask_soon()
         self._kq_renew_telemetry(username, password)
 
+    @in_turn
     def close(self) -> None:
         """Commit what the application has received (with `enable.auto.commit`), leave the group, close."""
         if not self._kq_is_open:

@@ -249,10 +249,7 @@ class ConsumerCore:
     def resting(self, paused: Collection[Partition], resting: Collection[Partition], now_ms: int) -> set[Partition]:
         """The partitions of which nothing is to be fetched from now on, as others have their turns; after statistics.
 
-        Args:
-            paused: those that the application has paused.
-            resting: those of which nothing is fetched now.
-            now_ms: now.
+        `paused` are the application's, `resting` those of which nothing is fetched now.
         """
         seen, lump_bytes = self._seen, self._sizing.lump_bytes
         rate = min((pace.rate for pace in self._pacer.paces.values()), default=0.0)

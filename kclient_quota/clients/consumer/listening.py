@@ -10,6 +10,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final
 
 from kclient_quota.clients.calls import refused_callbacks
@@ -48,7 +49,8 @@ class Listener:
         fetcher_events: what a second client has said that fetches in this one's place.
         is_split: whether there is one.
         told: the last statistics of whoever fetches, decoded.
-        in_callback: whether a callback of the application's runs, in which nothing may be taken out of the queue.
+        in_callback: the thread in which a callback of the application's runs, in which nothing may be taken out of the
+            queue; 0: none.
     """
 
     def __init__(self, core: ConsumerCore, clock: Clock, log: ThrottleLog) -> None:
@@ -57,7 +59,7 @@ class Listener:
         self.telemetry: ClientTelemetry | None = None
         self.ask_soon: Callable[[], None] | None = None
         self.events: deque[Any] = deque()
-        self.in_callback = False
+        self.in_callback = 0
         self.fetcher_events: deque[Any] = deque()
         self.is_split = False
         self.told: Mapping[str, Any] = {}
@@ -130,7 +132,7 @@ class Listener:
 
     def call_back(self, call: Callable[..., Any], *args: Any) -> None:
         """Call the application."""
-        before, self.in_callback = self.in_callback, True
+        before, self.in_callback = self.in_callback, get_ident()
         try:
             call(*args)
         finally:

@@ -16,6 +16,7 @@ from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, Messag
 
 from kclient_quota.clients.consumer.fetching import Fetching
 from kclient_quota.clients.consumer.held import HeldMessages, Partition, ReceivedOffsets, key_of, partition_of
+from kclient_quota.clients.consumer.listening import Listener
 from kclient_quota.clock import sleep
 
 logger = logging.getLogger("kclient_quota")
@@ -39,6 +40,7 @@ class Recovering(Fetching):
     """confluent_kafka's Consumer that reads again what was taken and not received."""
 
     _kq_held: HeldMessages = HeldMessages()  # of one that was never made: always empty
+    _kq_listener: Listener
     _kq_turn_of = 0  # the thread that receives, or changes what is received
     _kq_nested = 0  # how many calls of it are within each other
     _kq_is_wanted = False  # whether another thread waits for its turn
@@ -62,13 +64,14 @@ class Recovering(Fetching):
         signal would take what is about to be returned.
         """
         me = get_ident()
-        if self._kq_turn_of == me:
-            try:
-                self._kq_nested += 1
-                return call(*args, **kwargs)
-            finally:
-                self._kq_nested -= 1
         while self._kq_turn_of:
+            # Within a callback confluent_kafka waits for this thread: so may whoever has the turn.
+            if me in {self._kq_turn_of, self._kq_listener.in_callback}:
+                try:
+                    self._kq_nested += 1
+                    return call(*args, **kwargs)
+                finally:
+                    self._kq_nested -= 1
             self._kq_is_wanted = True
             sleep(TURN_S)
         # Nothing is called since it was free, so that no other thread, nor a signal, comes in between.
