@@ -153,12 +153,14 @@ class Fetching(CConsumer):
 
     def _kq_rest(self, resting: frozenset[Partition]) -> None:
         """Fetch nothing of these until it is their turn again."""
-        before, self._kq_resting = self._kq_resting, resting
-        self._kq_turns = resting
+        before, self._kq_turns = self._kq_resting, resting
+        # Whatever a signal ends here: what rests is known of all that is paused, and so goes on the next time.
+        self._kq_resting = before | resting
         if begun := resting - before:
             self._kq_pause_source([TopicPartition(*key) for key in begun], is_paused=True)
         if ended := before - resting - self._kq_paused:
             self._kq_pause_source([TopicPartition(*key) for key in ended], is_paused=False)
+        self._kq_resting = resting
 
     def _kq_rest_no_more(self, partition: Partition) -> None:
         """It is begun elsewhere, and librdkafka would forget that with a pause."""

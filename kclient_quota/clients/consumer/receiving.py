@@ -351,9 +351,9 @@ class Receiving(Pausing):
 
     def _kq_take_turns(self) -> None:
         """See whose turn it is to be fetched."""
-        self._kq_turns = frozenset(self._kq_core.resting(self._kq_paused, self._kq_turns, self._kq_clock.now_ms()))
-        if self._kq_turns < self._kq_resting:
-            self._kq_rest(self._kq_turns)
+        turns = frozenset(self._kq_core.resting(self._kq_paused, self._kq_turns, self._kq_clock.now_ms()))
+        self._kq_rest(self._kq_resting & turns)  # to go on takes nothing away, and need not wait
+        self._kq_turns = turns
 
     def _kq_begin_turns(self) -> None:
         """Some have been read for long while others wait; what is prefetched of them librdkafka would forget."""

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from kclient_quota.clients.consumer.fetching import Fetching
 from kclient_quota.clients.consumer.reading_turns import ReadingTurns
 from kclient_quota.config import Backoff
 from kclient_quota.pacing.fetching.fetch_sizes import FetchSizes
@@ -258,3 +259,43 @@ def test_nobody_takes_turns_where_sizes_are_the_users_batches_unknown_or_nothing
         if core is not unknown:
             core._sizing._looks, core._sizing._bytes, core._sizing._batches = 2, 1_000.0, 1.0
         assert core.resting((), (), 0) == set()
+
+
+class Source:
+    """What a consumer pauses and resumes, and where a signal may end that."""
+
+    def __init__(self) -> None:
+        self._kq_resting = self._kq_turns = self._kq_paused = frozenset[tuple[str, int]]()
+        self.paused: set[tuple[str, int]] = set()
+        self.is_interrupted = False
+
+    def _kq_pause_source(self, partitions: list[Any], *, is_paused: bool) -> None:
+        if self.is_interrupted:
+            raise KeyboardInterrupt
+        change = self.paused.update if is_paused else self.paused.difference_update
+        change({(part.topic, part.partition) for part in partitions})
+
+    def rest(self, *numbers: int, is_interrupted: bool = False) -> None:
+        self.is_interrupted = is_interrupted
+        Fetching._kq_rest(self, frozenset(("t", number) for number in numbers))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("numbers", [(), (1,), (0, 1)])
+def test_what_a_signal_ends_leaves_no_partition_paused_for_ever(numbers: tuple[int, ...]) -> None:
+    source = Source()
+    source.rest(0)
+    with pytest.raises(KeyboardInterrupt):
+        source.rest(*numbers, is_interrupted=True)
+    assert source.paused <= source._kq_resting
+    source.rest(*numbers)
+    assert source.paused <= source._kq_resting == {("t", number) for number in numbers}
+    source.rest()
+    assert not source.paused
+
+
+def test_what_the_application_has_paused_is_not_resumed() -> None:
+    source = Source()
+    source.rest(0, 1)
+    source._kq_paused = frozenset({("t", 0)})
+    source.rest()
+    assert source.paused == {("t", 0)}
