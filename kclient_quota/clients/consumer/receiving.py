@@ -85,13 +85,11 @@ class Receiving(Pausing):
             if index < held.ready:
                 held.first = index + 1
                 return held.messages[index]
-        found: Message | None = self._kq_in_turn(self._kq_poll, timeout)
-        return found
+        return self._kq_receive_in_turn(self._kq_poll, 1, timeout)
 
     def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
         """Up to `num_messages` messages, those that came within `timeout` seconds, the wait for the quota included."""
-        found: list[Message] = self._kq_in_turn(self._kq_consume_up_to, num_messages, timeout)
-        return found
+        return self._kq_receive_in_turn(self._kq_consume_up_to, num_messages, timeout)
 
     def _kq_consume_up_to(self, num_messages: int, timeout: float) -> list[Message]:
         num_messages, timeout = whole(num_messages), seconds(timeout)
@@ -149,9 +147,9 @@ class Receiving(Pausing):
         if not self._kq_listener.in_callback:
             self._kq_take(1, 0.0)
 
-    def _kq_poll(self, timeout: float) -> Message | None:
+    def _kq_poll(self, count: int, timeout: float) -> Message | None:
         timeout = seconds(timeout)
-        if not self._kq_is_open or not _is_sane(1, timeout):
+        if not self._kq_is_open or not _is_sane(count, timeout):
             return super().poll(timeout)
         began = monotonic()
         self._kq_settle()
@@ -159,9 +157,9 @@ class Receiving(Pausing):
         self._kq_serve_if_due(began)
         quick = began < self._kq_serve_at and not self._kq_held.there
         self._kq_ahead = min(2 * self._kq_ahead, MOST_AHEAD) if quick and self._kq_reads_ahead else 1
-        there = self._kq_gather(1, began + timeout if timeout >= 0 else ENDLESS, self._kq_ahead)
+        there = self._kq_gather(count, began + timeout if timeout >= 0 else ENDLESS, self._kq_ahead)
         if not there or self._kq_interceptors:
-            messages = self._kq_hand_over(there and 1, began)
+            messages = self._kq_hand_over(there and count, began)
             return messages[0] if messages else None
         now = monotonic()
         self._kq_idle.polled(began, now)

@@ -22,6 +22,7 @@ from kclient_quota.clock import sleep
 logger = logging.getLogger("kclient_quota")
 
 Door = TypeVar("Door", bound=Callable[..., Any])
+Received = TypeVar("Received")
 TURN_S: Final = 0.001
 """How soon a thread sees that another one has received what it wanted."""
 
@@ -42,7 +43,7 @@ class Recovering(Fetching):
     _kq_held: HeldMessages = HeldMessages()  # of one that was never made: always empty
     _kq_listener: Listener
     _kq_turn_of = 0  # the thread that receives, or changes what is received
-    _kq_nested = 0  # how many calls of it are within each other
+    _kq_depth = 0  # how many calls of it are within each other
     _kq_is_wanted = False  # whether another thread waits for its turn
     _kq_in_doubt = 0
     _kq_times_doubted = 0
@@ -57,42 +58,68 @@ class Recovering(Fetching):
         self._kq_last = []  # what `consume` has returned last
         self._kq_sought = {}  # where an interrupted call has made us seek back to
 
-    def _kq_in_turn(self, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Call while no other thread does; a callback, or a signal's handler, in the midst of it may.
+    # One thread at a time: confluent_kafka's calls wait for each other as well. Not by a lock: to let go of one is a
+    # call, after which a signal would take what is about to be returned.
 
-        confluent_kafka's calls wait for each other as well. Not by a lock: to let go of one is a call, after which a
-        signal would take what is about to be returned.
+    def _kq_in_turn(self, change: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Change what is received while no other thread does; callbacks, and signals' handlers, may within it."""
+        me = get_ident()
+        if self._kq_is_within(me):
+            return change(*args, **kwargs)
+        self._kq_await_turn(me)
+        try:
+            self._kq_begin_turn()
+            return change(*args, **kwargs)
+        finally:
+            self._kq_depth = self._kq_turn_of = 0
+
+    def _kq_receive_in_turn(self, receive: Callable[[int, float], Received], count: int, timeout: float) -> Received:
+        """The same for what returns messages.
+
+        After a call by `*args` Python would look for signals, and what was received would be lost.
         """
         me = get_ident()
-        while self._kq_turn_of:
-            # Within a callback confluent_kafka waits for this thread: so may whoever has the turn.
-            if me in {self._kq_turn_of, self._kq_listener.in_callback}:
-                try:
-                    self._kq_nested += 1
-                    return call(*args, **kwargs)
-                finally:
-                    self._kq_nested -= 1
+        is_inner = self._kq_is_within(me)
+        if not is_inner:
+            self._kq_await_turn(me)
+        try:
+            if is_inner:
+                self._kq_depth += 1
+            else:
+                self._kq_begin_turn()
+            return receive(count, timeout)
+        finally:
+            if is_inner:
+                self._kq_depth -= 1
+            else:
+                self._kq_depth = self._kq_turn_of = 0
+
+    def _kq_is_within(self, me: int) -> bool:
+        """Whether this thread has the turn, or is in a callback, for which confluent_kafka has whoever has it wait."""
+        if not self._kq_turn_of:
+            return False
+        return (self._kq_turn_of == me and self._kq_depth > 0) or self._kq_listener.in_callback == me
+
+    def _kq_await_turn(self, me: int) -> None:
+        while self._kq_turn_of not in {0, me}:
             self._kq_is_wanted = True
             sleep(TURN_S)
-        # Nothing is called since it was free, so that no other thread, nor a signal, comes in between.
+        # Nothing is called since it was free, so that no other thread comes in between.
         self._kq_turn_of = me
-        try:
-            self._kq_held.ready = 0  # what is handed over without asking for a turn
-            return call(*args, **kwargs)
-        finally:
-            if self._kq_turn_of == me:
-                self._kq_turn_of = 0
+
+    def _kq_begin_turn(self) -> None:
+        self._kq_depth = 1
+        self._kq_held.ready = 0  # what is handed over without asking for a turn
 
     def _kq_let_others(self) -> None:
         """Whoever receives has others do what they want to in between: they need not wait until its time is over."""
-        if not self._kq_is_wanted or self._kq_nested:
+        if not self._kq_is_wanted or self._kq_depth != 1:
             return
         me, self._kq_is_wanted = self._kq_turn_of, False  # who still waits says so again
-        self._kq_turn_of = 0
+        self._kq_depth = self._kq_turn_of = 0
         sleep(2 * TURN_S)
-        while self._kq_turn_of:
-            sleep(TURN_S)
-        self._kq_turn_of = me
+        self._kq_await_turn(me)
+        self._kq_begin_turn()
 
     def _kq_note_handed(self) -> None:
         """Note what was returned, before anything else is done with its partitions."""
