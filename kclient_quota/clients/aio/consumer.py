@@ -31,6 +31,8 @@ _IS_TRACED: Final = Consumer.poll is not PacedConsumer.poll or Consumer.consume 
 class _InnerConsumer(Consumer):
     """Our Consumer that takes messages back which nobody was there to receive; its polls are slices of one of ours."""
 
+    _kq_takes_turns = False  # the asyncio client's do, and what a callback awaits runs in another thread
+
     def receive(self, count: int | None, within_s: float, began: float, *, is_last: bool) -> list[Message] | None:
         """Up to `count` messages, or None where there are fewer and time is left.
 

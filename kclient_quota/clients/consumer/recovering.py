@@ -42,6 +42,7 @@ class Recovering(Fetching):
 
     _kq_held: HeldMessages = HeldMessages()  # of one that was never made: always empty
     _kq_listener: Listener
+    _kq_takes_turns = True  # whether its calls are not of one that sees to that
     _kq_turn_of = 0  # the thread that receives, or changes what is received
     _kq_depth = 0  # how many calls of it are within each other
     _kq_is_wanted = False  # whether another thread waits for its turn
@@ -97,7 +98,7 @@ class Recovering(Fetching):
     def _kq_is_within(self, me: int) -> bool:
         """Whether this thread has the turn, or is in a callback, for which confluent_kafka has whoever has it wait."""
         if not self._kq_turn_of:
-            return False
+            return not self._kq_takes_turns
         return (self._kq_turn_of == me and self._kq_depth > 0) or self._kq_listener.in_callback == me
 
     def _kq_await_turn(self, me: int) -> None:
