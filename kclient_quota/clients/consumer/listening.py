@@ -49,8 +49,7 @@ class Listener:
         fetcher_events: what a second client has said that fetches in this one's place.
         is_split: whether there is one.
         told: the last statistics of whoever fetches, decoded.
-        in_callback: the thread in which a callback of the application's runs, in which nothing may be taken out of the
-            queue; 0: none.
+        callback_thread: the thread in which a callback of the application's runs; 0: none.
     """
 
     def __init__(self, core: ConsumerCore, clock: Clock, log: ThrottleLog) -> None:
@@ -59,7 +58,7 @@ class Listener:
         self.telemetry: ClientTelemetry | None = None
         self.ask_soon: Callable[[], None] | None = None
         self.events: deque[Any] = deque()
-        self.in_callback = 0
+        self.callback_thread = 0
         self.fetcher_events: deque[Any] = deque()
         self.is_split = False
         self.told: Mapping[str, Any] = {}
@@ -132,11 +131,16 @@ class Listener:
 
     def call_back(self, call: Callable[..., Any], *args: Any) -> None:
         """Call the application."""
-        before, self.in_callback = self.in_callback, get_ident()
+        before, self.callback_thread = self.callback_thread, get_ident()
         try:
             call(*args)
         finally:
-            self.in_callback = before
+            self.callback_thread = before
+
+    @property
+    def in_callback(self) -> bool:
+        """Whether a callback of the application's runs, in which nothing may be taken out of the queue."""
+        return self.callback_thread != 0
 
     def tell(self) -> None:
         """Say what the core wants to be said."""

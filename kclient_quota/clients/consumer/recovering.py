@@ -99,7 +99,7 @@ class Recovering(Fetching):
         """Whether this thread has the turn, or is in a callback, for which confluent_kafka has whoever has it wait."""
         if not self._kq_turn_of:
             return not self._kq_takes_turns
-        return (self._kq_turn_of == me and self._kq_depth > 0) or self._kq_listener.in_callback == me
+        return (self._kq_turn_of == me and self._kq_depth > 0) or self._kq_listener.callback_thread == me
 
     def _kq_await_turn(self, me: int) -> None:
         while self._kq_turn_of not in {0, me}:
