@@ -6,6 +6,7 @@ import pytest
 
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.clients import limits
+from tests.integration.event_loops import Loop, made
 from tests.integration.made_producers import close_what_was_made
 
 
@@ -38,3 +39,21 @@ def patiently_asked(monkeypatch: pytest.MonkeyPatch) -> None:
 def _tidied_up():
     yield
     close_what_was_made()
+
+
+@pytest.fixture
+def first() -> Iterator[Loop]:
+    """In which clients are made; it goes."""
+    yield from made(goes=True)
+
+
+@pytest.fixture
+def second() -> Iterator[Loop]:
+    """Another one; it goes, too."""
+    yield from made(goes=True)
+
+
+@pytest.fixture
+def standing() -> Iterator[Loop]:
+    """It stands, and runs what it is told to run."""
+    yield from made(goes=False)

@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import confluent_kafka.aio
@@ -13,31 +12,13 @@ from confluent_kafka.serialization import StringDeserializer, StringSerializer
 from kclient_quota import AIOConsumer, AIOProducer, QuotaThrottledError
 from kclient_quota.clients.aio import AsyncDeserializingConsumer, AsyncSerializingProducer
 from kclient_quota.testing.kafka_broker import KafkaBroker
-from tests.integration.event_loops import WITHIN_S, Loop, made
+from tests.integration.event_loops import WITHIN_S, Loop
 
 pytestmark = pytest.mark.usefixtures("only_what_is_new")
 
 RATE = 20_000
 TOPIC = "orders"
 BOTH = pytest.mark.parametrize("plain", [False, True], ids=["ours", "plain"])
-
-
-@pytest.fixture
-def first() -> Iterator[Loop]:
-    """In which clients are made; it goes."""
-    yield from made(goes=True)
-
-
-@pytest.fixture
-def second() -> Iterator[Loop]:
-    """Another one; it goes, too."""
-    yield from made(goes=True)
-
-
-@pytest.fixture
-def standing() -> Iterator[Loop]:
-    """It stands, and runs what it is told to run."""
-    yield from made(goes=False)
 
 
 @pytest.fixture

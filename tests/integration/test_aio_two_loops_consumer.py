@@ -1,7 +1,6 @@
 """An `AIOConsumer` that two event loops use at once, or whose first loop neither runs nor is closed."""
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 
 import confluent_kafka.aio
@@ -10,30 +9,12 @@ from confluent_kafka import TopicPartition
 
 from kclient_quota import AIOConsumer, Producer
 from kclient_quota.testing.kafka_broker import KafkaBroker
-from tests.integration.event_loops import WITHIN_S, Loop, made
+from tests.integration.event_loops import WITHIN_S, Loop
 
 pytestmark = pytest.mark.usefixtures("only_what_is_new")
 
 TOPIC = "orders"
 BOTH = pytest.mark.parametrize("plain", [False, True], ids=["ours", "plain"])
-
-
-@pytest.fixture
-def first() -> Iterator[Loop]:
-    """In which clients are made; it goes."""
-    yield from made(goes=True)
-
-
-@pytest.fixture
-def second() -> Iterator[Loop]:
-    """Another one; it goes, too."""
-    yield from made(goes=True)
-
-
-@pytest.fixture
-def standing() -> Iterator[Loop]:
-    """It stands, and runs what it is told to run."""
-    yield from made(goes=False)
 
 
 @pytest.fixture

@@ -21,11 +21,12 @@ from kclient_quota.clients.quota_state import BrokerQuotaState
 from kclient_quota.clients.throttle_log import words
 from kclient_quota.config import Backoff
 from kclient_quota.metrics import CONSUMER, ClientThrottleMetrics, MetricName
-from kclient_quota.pacing.fetching.fetch import ONLY, RECORD_BYTES, FetchPacer, Shared
+from kclient_quota.pacing.fetching.fetch import ONLY, RECORD_BYTES, FetchPacer
 from kclient_quota.pacing.fetching.fetch_broker import BrokerPace
 from kclient_quota.pacing.fetching.fetch_lost import LostFetches
 from kclient_quota.pacing.fetching.fetch_sizes import FetchSizes
 from kclient_quota.pacing.fetching.fetch_statistics import FetchStatistics, fetch_statistics
+from kclient_quota.pacing.neighbours import Shared
 
 COORDINATOR: Final = "GroupCoordinator"
 """The name of the connection to the group coordinator, which heartbeats go over."""

@@ -124,9 +124,7 @@ class Sizing:
     @property
     def lump_bytes(self) -> float:
         """Bytes that a fetch brings; infinite as long as that is not known."""
-        return (
-            self.batch_bytes if self.sizes.fetch_bytes == ONE_BATCH else max(self.batch_bytes, self.sizes.fetch_bytes)
-        )
+        return max(self.batch_bytes, self.sizes.fetch_bytes)
 
     def look(self, statistics: Mapping[str, Any], seen: FetchStatistics, elapsed_ms: int) -> None:
         """Learn the round trip, and how large batches are.

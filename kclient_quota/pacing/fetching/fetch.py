@@ -12,14 +12,14 @@ Nothing here reads a clock or calls librdkafka.
 
 from collections.abc import Mapping
 from math import inf
-from typing import Any, Final, Protocol
+from typing import Final
 
 from kclient_quota.pacing.fetch_window import FetchWindow
 from kclient_quota.pacing.fetching.fetch_broker import BrokerPace
 from kclient_quota.pacing.fetching.fetch_sizes import SLACK, FetchSizes
 from kclient_quota.pacing.fetching.fetch_statistics import FetchStatistics
 from kclient_quota.pacing.known_share import CALM_MS, REQUEST_MS
-from kclient_quota.pacing.neighbours import DEALT_MS, Need, Part
+from kclient_quota.pacing.neighbours import DEALT_MS, Shared
 from kclient_quota.quota.rate import QUOTA_SAMPLES, QUOTA_WINDOW_MS
 
 RECORD_BYTES: Final = 10
@@ -35,18 +35,6 @@ POLLED_PART: Final = 0.02
 """How much of what its quota allows those polls may take: each takes a message, whether that is owed for or not."""
 ONLY: Final = -1
 """The account of a client that does not know yet which brokers there are."""
-
-
-class Shared(Protocol):
-    """What a pacer needs of `kclient_quota.pacing.neighbours.Neighbours`."""
-
-    def part(self, who: Any, broker: int | None, need: Need, limit: float) -> Part:
-        """See there."""
-        ...
-
-    def leave(self, who: Any) -> None:
-        """See there."""
-        ...
 
 
 class FetchPacer:
