@@ -11,7 +11,6 @@ quotas:
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from kclient_quota.admin.units import SHARES, UNITS, Configured, QuotaUnit, parse_quota, parse_value
+from kclient_quota.admin.yaml_nodes import yaml_node
 from kclient_quota.errors import ConfigError
 from kclient_quota.quota.entity import (
     CLIENT_ID,
@@ -36,8 +36,6 @@ from kclient_quota.quota.entity import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-# libyaml's, where PyYAML was built with it, is ten times as fast
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _VERSION = "1"
 _TOP = ("version", "capacity", "quotas")
 _ENTRY = ("names", "defaults", "set", "remove")
@@ -90,34 +88,13 @@ def parse_quota_file(text: str, name: str) -> QuotaFile:
     Raises:
         ConfigError: it is no such file; a line for everything that is wrong, as `name:line: what and how to mend it`.
     """
-    try:
-        root = yaml.compose(_without_surrogates(text), Loader=_LOADER)
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise ConfigError(f"{name}:{line}: this is no YAML: {error.problem}") from error
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{name}: this is no YAML: {error}") from error
     reader = _Reader()
-    read = reader.file(root)
+    read = reader.file(yaml_node(text, name))
     if reader.problems:
         lines = [f"{name}:{line}: {words}" for line, words in sorted(reader.problems)]
         hidden = len(lines) - _SHOWN
         raise ConfigError("\n".join(lines[:_SHOWN] + ([f"{name}: and {hidden} more"] if hidden > 0 else [])))
     return read
-
-
-def _without_surrogates(text: str) -> str:
-    r"""JSON in ASCII has two escapes, `\ud83d\ude00`, for what YAML has one of another form, and refuses both."""
-    if not text.lstrip("\ufeff \t\r\n").startswith("{"):
-        return text
-    return re.sub(r"\\\\|\\u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w", _as_one, text)
-
-
-def _as_one(found: re.Match[str]) -> str:
-    try:
-        return str(json.loads(f'"{found[0]}"')) if found[0].startswith("\\u") else found[0]
-    except ValueError:  # no hexadecimal digits: YAML says where
-        return found[0]
 
 
 class _Reader:

@@ -95,7 +95,7 @@ class FileStore:
                 raise ConfigError(f"{self._path}: version {document['version']!r} is not known; this is {_VERSION}")
             for record in document["records"]:
                 put(sources, key_of(record["key"]), float(record["value"]))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             if isinstance(error, ConfigError):
                 raise
             raise ConfigError(

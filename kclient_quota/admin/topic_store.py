@@ -99,7 +99,7 @@ class TopicStore:
         try:
             value = None if record.value is None else float(json.loads(record.value))
             put(sources, key_of(json.loads(record.key or b"null")), value)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise ConfigError(
                 f"topic {self._topic}: the record at offset {record.offset} is no quota source: {misread(error)}; "
                 "delete it with a tombstone, or name another topic"

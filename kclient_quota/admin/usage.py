@@ -9,7 +9,7 @@ import math
 import re
 from typing import TYPE_CHECKING, Any
 
-from kclient_quota.errors import ConfigError
+from kclient_quota.errors import ConfigError, misread
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -60,8 +60,8 @@ def _json_rows(text: str, name: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
             continue
         try:
             row = json.loads(line)
-        except ValueError as error:
-            raise ConfigError(f"{name}:{number}: this is no JSON: {error}") from error
+        except (ValueError, RecursionError) as error:
+            raise ConfigError(f"{name}:{number}: this is no JSON: {misread(error)}") from error
         for each in row if isinstance(row, list) else [row]:
             if not isinstance(each, dict):
                 raise ConfigError(f'{name}:{number}: an object is wanted, such as {{"user": "a", "rate": 1}}')

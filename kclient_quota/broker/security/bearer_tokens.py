@@ -18,6 +18,8 @@ UNSECURED, HS256, RS256 = "none", "HS256", "RS256"
 _PARTS = 3
 _SHA256_DIGEST_INFO = bytes.fromhex("3031300d060960864801650304020105000420")
 """RFC 8017, 9.2: what stands before a SHA-256 digest in an RSA signature."""
+_LAST_S = (2**63 - 1) // 1000
+"""The last second whose milliseconds fit Kafka's int64."""
 
 
 class TokenError(ValueError):
@@ -88,15 +90,28 @@ def _read(claims: Mapping[str, Any], rules: TokenRules, now_ms: int) -> Token:
     principal = claims.get(rules.principal_claim)
     if not isinstance(principal, str) or not principal:
         raise TokenError(f"the token names nobody ({rules.principal_claim})")
+    if not _is_text(principal):
+        raise TokenError(f"the token's {rules.principal_claim} has half of a character")
     return Token(principal, expires_ms)
 
 
 def _time_ms(claims: Mapping[str, Any], name: str) -> int | None:
     """A time in milliseconds since 1970, of a claim in seconds; None where it is none."""
     value = claims.get(name)
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
-    return int(value * 1000)
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    # As Java turns a number into its longest integer: whatever is later, or earlier, is at its end.
+    return int(max(-_LAST_S, min(value, _LAST_S)) * 1000)
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _check_signature(algorithm: Any, key_id: Any, rules: TokenRules, signed: bytes, signature: bytes) -> None:
@@ -131,7 +146,7 @@ def _json(part: str) -> Mapping[str, Any]:
     data = _bytes(part)
     try:
         value = json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise TokenError("a part of the JWT is no JSON") from error
     if not isinstance(value, dict):
         raise TokenError("a part of the JWT is no JSON object")

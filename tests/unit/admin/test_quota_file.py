@@ -209,6 +209,12 @@ def test_half_of_a_character_is_no_name():
         parse_quota_file('{"version": 1, "quotas": [{"names": {"user": "\\ud83d\\udezz"}}]}', "f")
 
 
+@pytest.mark.parametrize("text", ["[" * 50_000, "{a: " * 50_000, "- " * 50_000])
+def test_a_file_that_nests_without_end_is_refused_in_words(text):
+    with pytest.raises(ConfigError, match="f:1: lists and maps within each other"):
+        parse_quota_file(text, "f")
+
+
 @pytest.mark.parametrize("ensure_ascii", [True, False])
 def test_what_is_exported_as_json_reads_back_whatever_the_names(ensure_ascii):
     odd = '\x00 \t \n \r \x1b \x7f \x80 \x85 \x9f \xa0 é \u2028 \u2029 \ufeff \uffff \\ " \\u0041'

@@ -29,6 +29,15 @@ def token(algorithm="none", **claims):
     return f"{encoded({'alg': algorithm})}.{encoded({'sub': 'alice', 'exp': 10, **claims})}."
 
 
+DEEP = base64.urlsafe_b64encode(b"[" * 99_999).decode()
+
+
+@pytest.mark.parametrize("exp", [1e18, 1e307, 10**400], ids=["1e18", "1e307", "10**400"])
+def test_what_expires_later_than_kafka_can_say_expires_as_late_as_it_can(exp):
+    taken = accept(token(exp=exp), UNSECURED, 0)
+    assert 2**63 - 2000 < taken.expires_ms < 2**63
+
+
 def test_the_example_of_the_rfc():
     taken = accept(RFC_TOKEN, RFC_RULES, EXPIRES_MS - 1)
     assert (taken.principal, taken.expires_ms) == ("joe", EXPIRES_MS)
@@ -58,6 +67,11 @@ def test_a_changed_character(position):
         (token(aud=7), TokenRules(is_unsecured=True, audience="a"), "not meant for a"),
         (token(nbf=9), UNSECURED, "not valid yet"),
         (token(sub=""), UNSECURED, "names nobody"),
+        (token(sub="\ud800"), UNSECURED, "half of a character"),
+        (f"{DEEP}.{encoded({})}.", UNSECURED, "no JSON"),
+        (f"{encoded({'alg': 'none'})}.{DEEP}.", UNSECURED, "no JSON"),
+        (token(nbf=1e307), UNSECURED, "not valid yet"),
+        (token(exp=-(10**400)), UNSECURED, "expired"),
         (token(sub=7), UNSECURED, "names nobody"),
         (token(aud="b"), TokenRules(is_unsecured=True, audience="a"), "not meant for a"),
         (token(iss="b"), TokenRules(is_unsecured=True, issuer="a"), "not from a"),
