@@ -56,7 +56,8 @@ def _of(name: str) -> object:
 def _entry(name: str, thing: object) -> str:
     lines = [f"### {name}", ""]
     if isinstance(thing, type) and not issubclass(thing, Exception):
-        lines += ["```text", f"{name}{_signature(thing)}", "```", ""]
+        # how an enumeration is called is Python's, and of another shape in each version
+        lines += ["```text", name if issubclass(thing, Enum) else f"{name}{_signature(thing)}", "```", ""]
     lines += [markdown(thing.__doc__ or ""), ""]
     if isinstance(thing, type):
         lines += [line for member, value in _members(thing) for line in _member(member, value)]
@@ -86,7 +87,7 @@ def _member(name: str, value: object) -> list[str]:
 
 
 def _signature(thing: object) -> str:
-    if isinstance(thing, type) and not issubclass(thing, Enum) and inspect.isfunction(thing.__init__):  # type: ignore[misc]
+    if isinstance(thing, type) and inspect.isfunction(thing.__init__):  # type: ignore[misc]
         thing = thing.__init__  # type: ignore[misc] # Python 3.11's first releases show those of a `__new__`
     try:
         signed = inspect.signature(thing)  # type: ignore[arg-type]

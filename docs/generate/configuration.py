@@ -2,6 +2,7 @@
 
 import dataclasses
 import enum
+import inspect
 import re
 
 from docs.generate.page import cell, head
@@ -46,8 +47,8 @@ def _field(key: str) -> str:
 
 def _meanings() -> dict[str, str]:
     """The fields' lines in the docstring of `QuotaConfig`."""
-    text = (QuotaConfig.__doc__ or "").partition("Attributes:")[2]
-    entries = re.split(r"\n {8}(?=\w+: )", text)
+    text = inspect.cleandoc(QuotaConfig.__doc__ or "").partition("Attributes:")[2]
+    entries = re.split(r"\n {4}(?=\w+: )", text)
     return {name: meaning for name, _, meaning in (entry.strip().partition(": ") for entry in entries) if name}
 
 

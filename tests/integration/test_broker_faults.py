@@ -164,7 +164,7 @@ def test_faults_of_a_file(broker, tmp_path, capsys):
         (b"faults: [{delay_on: {api: Fetch, delay_ms: x}}]", "entry 1: delay_on"),
         (b"faults: [{delay_on: {api: Fetch, delay_ms: 5, count: x}}]", "entry 1: delay_on"),
         (b"\xff\xfe", "invalid start byte"),
-        (b"seed: 2026-02-30", "day is out of range"),
+        (b"seed: 2026-13-01", "month must be in 1..12"),
     ):
         path = tmp_path / "faults.yaml"
         path.write_bytes(text)

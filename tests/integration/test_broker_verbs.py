@@ -280,8 +280,9 @@ def test_metrics_by_kafkas_names_also_as_a_prometheus_page():
         with urllib.request.urlopen(asking) as answer:
             assert answer.headers["Content-Type"].startswith("application/openmetrics-text")
             assert answer.read().endswith(b"# EOF\n")
-        with pytest.raises(urllib.error.HTTPError, match="404"):
-            urllib.request.urlopen(cluster.metrics_url + "/other").close()
+        with pytest.raises(urllib.error.HTTPError, match="404") as raised:
+            urllib.request.urlopen(cluster.metrics_url + "/other")
+        raised.value.close()
     with EmbeddedBroker() as cluster, pytest.raises(ConfigError, match="metrics_port"):
         _ = cluster.metrics_url
 

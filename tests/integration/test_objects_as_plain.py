@@ -82,7 +82,9 @@ def test_a_client_of_an_event_loop_is_copied_no_more_than_the_plain_one(
         await client.close()
         return found
 
-    assert [asyncio.run(tried(cls)) for cls in classes(name)] == ["TypeError"] * 2
+    plain, ours = (asyncio.run(tried(cls)) for cls in classes(name))
+    assert ours == plain
+    assert plain in {"TypeError", "PicklingError"}  # the latter from Python 3.14 on
 
 
 @pytest.mark.parametrize("name", [*NAMES, *AIO])

@@ -243,8 +243,10 @@ class AIOConsumer(confluent_kafka.aio.AIOConsumer, AIOTelemetryMethods):
             end()
             raise
         # A worker cannot be cancelled. Its turn lasts until it is done, so that nothing else uses the consumer.
+        # No shield(): from Python 3.14 on it logs what the call fails with after its task was cancelled.
         try:
-            result = await asyncio.shield(future)
+            await asyncio.wait((future,))
+            result = future.result()
         except (asyncio.CancelledError, GeneratorExit):  # the latter where the loop has ended without a word
             work.abandon()
             if future.done():  # a loop that has ended calls nobody back
