@@ -211,7 +211,8 @@ def test_half_of_a_character_is_no_name():
 
 @pytest.mark.parametrize("text", ["[" * 50_000, "{a: " * 50_000, "- " * 50_000])
 def test_a_file_that_nests_without_end_is_refused_in_words(text):
-    with pytest.raises(ConfigError, match="f:1: lists and maps within each other"):
+    # the latter by newer versions of PyYAML, of some
+    with pytest.raises(ConfigError, match=r"f:1: (lists and maps within each other|.* exceeded maximum nesting depth)"):
         parse_quota_file(text, "f")
 
 
