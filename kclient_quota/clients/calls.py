@@ -133,23 +133,6 @@ def refused_callbacks(conf: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def lost_interrupt(error: SystemError) -> BaseException:
-    """What to raise for an error of confluent_kafka's own.
-
-    A Ctrl-C that arrives at the very beginning of a callback has no value yet, and confluent_kafka keeps values only:
-    its call returns without a result and without an error, which Python has two wordings for.
-    """
-    return KeyboardInterrupt() if "without" in str(error) else error  # not "with an exception set"
-
-
-def interruptible(work: Callable[..., Any], *args: Any) -> Any:
-    """Call what may serve callbacks."""
-    try:
-        return work(*args)
-    except SystemError as error:
-        raise lost_interrupt(error) from None
-
-
 def cause_of(error: BaseException) -> KafkaError | None:
     """What librdkafka says is wrong; None of any other error, a `KafkaException` of the application's own included."""
     cause = error.args[0] if isinstance(error, KafkaException) and error.args else None

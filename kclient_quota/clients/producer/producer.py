@@ -21,16 +21,8 @@ import confluent_kafka
 from confluent_kafka import KafkaException
 
 from kclient_quota.clients.agents import AsGiven, CProducer, is_watched, place, with_methods
-from kclient_quota.clients.calls import (
-    NotMade,
-    is_fatal,
-    log_in_as,
-    lost_interrupt,
-    merged,
-    put_off,
-    seconds,
-    undisturbed,
-)
+from kclient_quota.clients.calls import NotMade, is_fatal, log_in_as, merged, put_off, seconds, undisturbed
+from kclient_quota.clients.interrupts import MISTAKEN, lost_interrupt
 from kclient_quota.clients.producer.outbox import RECORD_BYTES, Callback, Handed
 from kclient_quota.clients.producer.taking import (
     BLOCK_MS,
@@ -212,7 +204,7 @@ class PacedProducer(TakingProducer, TelemetryMethods):
         if is_direct and not (outbox.calling or outbox.reports or outbox.silent or outbox.raised):
             try:
                 return POLL_IN_C(self, timeout) if outbox.polls_straight else super().poll(timeout)
-            except SystemError as error:
+            except MISTAKEN as error:
                 raise lost_interrupt(error) from None
             finally:
                 if outbox.calling:

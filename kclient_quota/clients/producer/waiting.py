@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from confluent_kafka import KafkaException
 
 from kclient_quota.clients.agents import CProducer
-from kclient_quota.clients.calls import CallApart, inside, lost_interrupt, may_be_a_handlers, moments, real, undisturbed
+from kclient_quota.clients.calls import CallApart, inside, may_be_a_handlers, moments, real, undisturbed
+from kclient_quota.clients.interrupts import interruptible
 from kclient_quota.clients.producer.outbox import Handed, Outbox
 from kclient_quota.clients.producer.transaction import Transaction
 from kclient_quota.clock import Clock
@@ -241,10 +242,7 @@ class WaitingProducer(CProducer):
 
     def _kq_inside(self, work: Callable[..., Any], *args: Any) -> Any:
         """Call librdkafka, which may call the application's callbacks: these must not wait for the quota."""
-        try:
-            return inside(self._kq_outbox.calling, work, *args)
-        except SystemError as error:
-            raise lost_interrupt(error) from None
+        return inside(self._kq_outbox.calling, interruptible, work, *args)
 
     def _kq_let_pass(self, wait_ms: float) -> None:
         """Let time pass as an application that polls does; a callback that raises does not end the call."""
