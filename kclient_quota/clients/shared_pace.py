@@ -6,7 +6,6 @@ goes. Consumers have a pacer each, since what counts is what each of them has qu
 """
 
 import os
-import threading
 import weakref
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
@@ -14,6 +13,8 @@ from functools import partial
 from math import inf
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from kclient_telemetry.locks import reentrant_lock
 
 from kclient_quota.clients.calls import undisturbed
 from kclient_quota.clients.limits import Limit
@@ -74,7 +75,7 @@ class SharedPace:
     """
 
     def __init__(self, lock: "AbstractContextManager[Any] | None" = None) -> None:
-        self.lock = threading.RLock() if lock is None else lock
+        self.lock = reentrant_lock() if lock is None else lock
         self.limit: Limit | None = None
         self.common = Common()
         self._pacers: dict[int, Pacer] = {}
@@ -145,7 +146,7 @@ class SharedLimit:
     """The limit of all consumers that a broker counts together; each calls from a thread of its own."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()  # a destructor may come in between, and close another consumer
+        self._lock = reentrant_lock()  # a destructor may come in between, and close another consumer
         self._neighbours = Neighbours()
 
     def part(self, who: Any, broker: int | None, need: Need, limit: float) -> Part:
@@ -190,7 +191,7 @@ class SharedAccounts:
     """
 
     def __init__(self, pacer: "SharePacer") -> None:
-        self.lock = threading.RLock()  # a signal's handler may come into a poll, and poll or close
+        self.lock = reentrant_lock()  # a signal's handler may come into a poll, and poll or close
         self.pacer = pacer
         self._limit: Limit | None = None
 
@@ -218,7 +219,7 @@ def shared_pace(key: PaceKey) -> SharedPace:
     with _lock:
         found = _paces.get(key)
         if found is None:
-            lock = _locks.setdefault((key.cluster, key.client_id, key.limit), threading.RLock())
+            lock = _locks.setdefault((key.cluster, key.client_id, key.limit), reentrant_lock())
             found = _paces.setdefault(key, SharedPace(lock))  # a handler may have made one just now
         return found
 

@@ -1,8 +1,9 @@
 """How long an application's calls have waited for the quota, in ms: `quota-wait-time-total`, `-avg`, `-max`."""
 
 import logging
-import threading
 from typing import Final
+
+from kclient_telemetry.locks import reentrant_lock
 
 from kclient_quota.clients.calls import briefly
 from kclient_quota.metrics import MetricName, Times
@@ -20,7 +21,7 @@ class WaitTime:
     def __init__(self) -> None:
         self.total_ms = 0
         self._times = Times()
-        self._lock = threading.RLock()
+        self._lock = reentrant_lock()
 
     def add(self, waited_ms: int, now_ms: int | None = None) -> None:
         """A call has waited, until `now_ms`; without that it counts for the total only."""

@@ -1,6 +1,7 @@
 """A lock of the whole process that is made when it is first needed."""
 
 import threading
+from collections.abc import Callable
 
 
 class LateLock:
@@ -19,9 +20,16 @@ class LateLock:
         """Be held by nobody. A forked child calls this: a thread of its parent's may have held it."""
         self._made: dict[str, threading.RLock] = {}
 
-    def __enter__(self) -> None:
+    def _lock(self) -> threading.RLock:
         # `setdefault` is one step: of two threads that are the first both get the same lock.
-        self._made.setdefault("lock", threading.RLock()).acquire()
+        return self._made.setdefault("lock", threading.RLock())
 
-    def __exit__(self, *_: object) -> None:
-        self._made["lock"].release()
+    def __enter__(self) -> None:
+        for _ in iter(self._lock().acquire, None):  # it is held, or not: after a call a Ctrl-C would come in between
+            break
+
+    def _leave(self) -> Callable[..., object]:
+        return self._lock().__exit__
+
+    # Looked up before the lock is held; its own, so that no line of Python's comes before it is free again.
+    __exit__ = property(_leave)

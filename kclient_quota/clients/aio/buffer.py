@@ -4,13 +4,13 @@ Each lane, and each tenant in it, has a line of its own, with room for as many m
 """
 
 import asyncio
-import threading
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException
+from kclient_telemetry.locks import reentrant_lock
 
 from kclient_quota.clients.aio.loops import Waiter
 from kclient_quota.clients.aio.pending import InnerProducer, Pending
@@ -68,7 +68,7 @@ class Buffer:
         self._ranks = {lane.name: number if lane.strict else len(lanes) for number, lane in enumerate(lanes)}
         self._lines: dict[Place, Line] = {}
         self._length = 0
-        self.lock = threading.RLock()  # a task that is collected as garbage meanwhile leaves its line in this thread
+        self.lock = reentrant_lock()  # a task that is collected as garbage meanwhile leaves its line in this thread
 
     def __len__(self) -> int:
         return self._length

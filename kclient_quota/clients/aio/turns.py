@@ -1,11 +1,12 @@
 """Who of an asyncio consumer's calls may use it: one at a time, of whatever event loop."""
 
 import asyncio
-import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
+
+from kclient_telemetry.locks import reentrant_lock
 
 from kclient_quota.clients.aio.loops import Waiter
 from kclient_quota.clients.consumer.receiving import SLICE_S
@@ -32,7 +33,7 @@ class Work:
         self.is_lost = False
         self._unreceived = unreceived
         self._results: list[Any] = []
-        self._lock = threading.RLock()
+        self._lock = reentrant_lock()
 
     @property
     def is_left(self) -> bool:
@@ -81,7 +82,7 @@ class Turns:
     """Whose turn it is: the first one's of those who wait in a loop that runs."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
+        self._lock = reentrant_lock()
         self._work: Work | None = None
         self._waiters: deque[Waiter] = deque()
 

@@ -6,13 +6,13 @@ storing is off. Ours is done within calls, and by `WATCHING`'s thread while the 
 that automatic commits go on meanwhile as they do with a plain consumer.
 """
 
-import threading
 import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+from kclient_telemetry.locks import reentrant_lock
 
 from kclient_quota.clients.consumer import settings
 from kclient_quota.clients.consumer.held import Partition, key_of
@@ -45,7 +45,7 @@ class Storing(Receiving):
         self._kq_stored_at_ms = self._kq_clock.now_ms()
         self._kq_stored_of = (0, 0)  # what `_handed_over` was when all of it had been stored beside
         # Held by who asks for positions and stores them, so that none is stored late.
-        self._kq_storing = threading.RLock()
+        self._kq_storing = reentrant_lock()
 
     def _kq_store_beside(self) -> None:
         """Store while the application works, from now on."""

@@ -7,8 +7,11 @@ has received is to be committed, and it is to hear before, not after, that it is
 import logging
 import os
 import threading
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
+
+from kclient_telemetry.locks import reentrant_lock
 
 from kclient_quota.clients.calls import has_started
 from kclient_quota.clients.heartbeat import Heartbeat
@@ -36,36 +39,42 @@ class Watching:
 
     def begin_anew(self) -> None:
         """Look after nothing. A forked child calls this: the thread is its parent's, and so are the consumers."""
-        self._made: dict[str, threading.Condition] = {}
+        self._made: dict[str, tuple[AbstractContextManager[Any], threading.Condition]] = {}
         self._watched: dict[int, Looking] = {}
         self._thread: threading.Thread | None = None
 
-    @property
-    def _changed(self) -> threading.Condition:
-        """Made when it is first needed: gevent may have put its own in the place of threading's by then.
+    def _lock(self) -> tuple[AbstractContextManager[Any], threading.Condition]:
+        """It, and what tells of changes. Made when first needed: gevent may have replaced threading by then.
 
-        `setdefault` is one step, so that all threads have the same.
+        `setdefault` is one step, so that all threads have the same. The application's threads hold the lock itself: a
+        Condition takes it in a line of Python's, and a Ctrl-C that comes there leaves it held.
         """
-        return self._made.get("condition") or self._made.setdefault("condition", threading.Condition())
+        made = self._made.get("lock")
+        if made is None:
+            lock = reentrant_lock()
+            made = self._made.setdefault("lock", (lock, threading.Condition(lock)))
+        return made
 
     def add(self, one: Looking) -> None:
         """Look after this from now on; nothing where that is done already."""
-        with self._changed:
+        lock, changed = self._lock()
+        with lock:
             self._watched[id(one)] = one
             if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._run, name="kclient-quota-watch", daemon=True)
                 has_started(self._thread.start, "see whether a consumer polls in time")
-            self._changed.notify()
+            changed.notify()
 
     def remove(self, one: Looking) -> None:
         """Look after it no longer; may be called from a destructor."""
-        with self._changed:
+        lock, changed = self._lock()
+        with lock:
             self._watched.pop(id(one), None)
-            self._changed.notify()
+            changed.notify()
 
     def check(self) -> int:
         """Look after everything; returns after how many milliseconds to do so again."""
-        with self._changed:
+        with self._lock()[0]:
             everything = list(self._watched.values())
         # Without the lock: a log handler's thread may be the one that forgets a consumer.
         return max(LEAST_WAIT_MS, min(map(_looked, everything), default=LONGEST_WAIT_MS))
@@ -73,11 +82,12 @@ class Watching:
     def _run(self) -> None:
         while True:
             wait_ms = self.check()
-            with self._changed:
+            lock, changed = self._lock()
+            with lock:
                 if not self._watched:
                     self._thread = None
                     return
-                self._changed.wait(wait_ms / 1000)
+                changed.wait(wait_ms / 1000)
 
 
 def _looked(one: Looking) -> int:

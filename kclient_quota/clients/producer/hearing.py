@@ -12,6 +12,7 @@ from math import ceil
 from typing import Any, Final
 
 from confluent_kafka import KafkaError
+from kclient_telemetry.locks import reentrant_lock
 
 from kclient_quota.clients.calls import briefly, inside
 from kclient_quota.clients.librdkafka.statistics import BrokerDelta, StatisticsReader, decoded
@@ -72,7 +73,7 @@ class Hearing:
         self._limit = limit
         self._backoff = backoff
         self._clock = clock
-        self._lock = threading.RLock()
+        self._lock = reentrant_lock()
         self._unheard: deque[tuple[int, Told]] = deque()  # what was sent while there was no sender, and when
         self._reader = StatisticsReader()
         self._metrics = ClientThrottleMetrics(PRODUCER, client_id)

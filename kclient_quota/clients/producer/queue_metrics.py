@@ -1,11 +1,11 @@
 """What a producer's queue has done: messages lost by lane, how long they waited, what a byte of the quota was worth."""
 
-import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final
 
 from confluent_kafka import KafkaError
+from kclient_telemetry.locks import reentrant_lock
 
 from kclient_quota.clients.calls import briefly
 from kclient_quota.clients.producer.core import Lost, Sent
@@ -38,7 +38,7 @@ class QueueMetrics:
         self._tags = (("client-id", client_id),)
         self.lanes = sorted(set(lanes))
         self._names = self.lanes if self.lanes != [DEFAULT_LANE] else []
-        self._lock = threading.RLock()
+        self._lock = reentrant_lock()
         self._expired: Counter[str] = Counter()
         self._dropped: Counter[str] = Counter()
         self._all = Times()

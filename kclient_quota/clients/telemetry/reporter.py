@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import atexit
 import logging
-import threading
 import weakref
 from typing import TYPE_CHECKING, Any, Final
 
 from kclient_telemetry.kind import MetricKind
+from kclient_telemetry.locks import reentrant_lock
 
 from kclient_quota.clients.calls import briefly
 from kclient_quota.clock import SYSTEM_CLOCK, Clock, SystemClock, unix_ms
@@ -78,7 +78,7 @@ class ClientTelemetry:
 
         self._decoded = decoded  # a destructor may flush, and so hear of statistics, when modules are gone
         self._clock = clock
-        self._lock = threading.RLock()
+        self._lock = reentrant_lock()
         self._required = RequiredMetrics(kind, client_id_of(conf))
         self._throttle_times = throttle_times
         self._throttles: Mapping[MetricName, float] = {}

@@ -1,6 +1,5 @@
 """The registry of everything a client can push."""
 
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 from kclient_telemetry import logger_of
 from kclient_telemetry.client.subscription import Selection
 from kclient_telemetry.client.temporality import Ledger
+from kclient_telemetry.locks import reentrant_lock
 from kclient_telemetry.metric import (
     Attributes,
     HistogramValue,
@@ -50,7 +50,7 @@ class Collector:
     """
 
     def __init__(self, resource: Mapping[str, str] | None = None) -> None:
-        self._lock = threading.RLock()  # a signal's handler may come into a call, and close
+        self._lock = reentrant_lock()  # a signal's handler may come into a call, and close
         self._resource = attributes_of(resource or {})
         self._sources: list[Source] = []
         self._registered: dict[MetricName, _Registered] = {}

@@ -10,7 +10,6 @@ behind it, and when room is short those who take most of it lose series first.
 """
 
 import math
-import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.proto.metrics.v1.metrics_pb2 import HistogramDataPoint
 
 from kclient_telemetry import logger_of
+from kclient_telemetry.locks import reentrant_lock
 from kclient_telemetry.receiver.exposition import Family, Sample, histogram_samples, label_name, prometheus_name
 from kclient_telemetry.receiver.fanout import ReceivedPush
 from kclient_telemetry.receiver.plugin import ENRICHMENT
@@ -108,7 +108,7 @@ class PrometheusStore:
         self._largest: Owner | None = None  # in `_bytes_of`, as long as that is known
         self._series = 0
         self._bytes = 0
-        self._lock = threading.RLock()
+        self._lock = reentrant_lock()
         self.pushes = 0
         self.dropped: Counter[str] = Counter()
         self._told_unix_ms: dict[str, int] = {}
