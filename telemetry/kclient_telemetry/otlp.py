@@ -202,13 +202,13 @@ def parse(payload: bytes) -> ExportMetricsServiceRequest:
 def with_resource_attributes(
     payload: bytes, attributes: Mapping[str, str], parsed: ExportMetricsServiceRequest
 ) -> bytes:
-    """`payload` with `attributes` on every resource, its points untouched byte for byte.
+    """`payload` with `attributes` on every resource, its points untouched byte for byte in what clients send.
 
-    By protobuf's merge rule a second `resource` field adds its attributes to the first one's, so they are appended to
-    each ResourceMetrics. Neighbours of the same resource become one ResourceMetrics before, since Kafka's Java client
-    sends one a metric, and the attributes would take more room than the metrics. A client that already claims one of
-    these keys for itself loses that claim: only then is the message written anew, because two attributes of one key
-    would let a reader take the wrong one.
+    They go into the one field of a resource, behind its own: a second `resource` field would add to the first one by
+    protobuf's merge rule, but not every reader merges (VictoriaMetrics looks at the first alone). Neighbours of the
+    same resource become one ResourceMetrics before, since Kafka's Java client sends one a metric, and the attributes
+    would take more room than the metrics. A client that already claims one of these keys for itself loses that claim:
+    only then is the message written anew, because two attributes of one key would let a reader take the wrong one.
 
     Args:
         payload: an ExportMetricsServiceRequest.
@@ -219,41 +219,48 @@ def with_resource_attributes(
         return payload
     if any(pair.key in attributes for metrics in parsed.resource_metrics for pair in metrics.resource.attributes):
         return _rewritten(parsed, attributes)
-    resource: bytes = Resource(attributes=_key_values(attributes.items())).SerializeToString()
-    suffix = _RESOURCE_TAG + _varint(len(resource)) + resource
+    added: bytes = Resource(attributes=_key_values(attributes.items())).SerializeToString()
     parts: list[bytes] = []
-    for prefix, scopes in _by_resource(payload):
-        size = len(prefix) + sum(map(len, scopes)) + len(suffix)
-        parts += (_RESOURCE_METRICS_TAG, _varint(size), prefix, *scopes, suffix)
+    for resource, rest in _by_resource(payload):
+        resource_size = len(resource) + len(added)
+        head = _RESOURCE_TAG + _varint(resource_size)
+        size = len(head) + resource_size + sum(map(len, rest))
+        parts += (_RESOURCE_METRICS_TAG, _varint(size), head, resource, added, *rest)
     return b"".join(parts)
 
 
 def _by_resource(payload: bytes) -> Iterator[tuple[bytes, list[bytes]]]:
-    """Encoded resources, and what belongs to each of them."""
+    """What resources say, and what belongs to each of them."""
     former: bytes | None = None
     scopes: list[bytes] = []
     for chunk in _resource_metrics(payload):
-        resource, rest = _split(chunk)
-        if resource is None or resource != former:
-            if scopes:
-                yield former or b"", scopes
-            former, scopes = resource, []
-        scopes.append(rest)
+        resource, rest, is_scope = _split(chunk)
+        if scopes and not (is_scope and resource == former):
+            yield former or b"", scopes
+            scopes = []
+        if is_scope:
+            former = resource
+            scopes.append(rest)
+        else:
+            yield resource, [rest]
     if scopes:
         yield former or b"", scopes
 
 
-def _split(chunk: bytes) -> tuple[bytes | None, bytes]:
-    """A ResourceMetrics of a resource (or none) and one ScopeMetrics in two; one of any other form is left whole."""
-    start = 0
+def _split(chunk: bytes) -> tuple[bytes, bytes, bool]:
+    """What a ResourceMetrics says of its resource, the rest of it, and whether that is one ScopeMetrics, no more."""
+    start = end = 0
     if chunk[:1] == _RESOURCE_TAG:
         length, start = read_varint(chunk, 1)
-        start += length
-    if chunk[start : start + 1] == _SCOPE_METRICS_TAG:
-        length, position = read_varint(chunk, start + 1)
+        end = start + length
+    if chunk[end : end + 1] == _SCOPE_METRICS_TAG:
+        length, position = read_varint(chunk, end + 1)
         if position + length == len(chunk):
-            return chunk[:start], chunk[start:]
-    return None, chunk
+            return chunk[start:end], chunk[end:], True
+    metrics = ResourceMetrics.FromString(chunk)  # of several parts, which this puts together
+    resource = metrics.resource.SerializeToString()
+    metrics.ClearField("resource")
+    return resource, metrics.SerializeToString(), False
 
 
 def _rewritten(parsed: ExportMetricsServiceRequest, attributes: Mapping[str, str]) -> bytes:

@@ -4,10 +4,13 @@ import math
 from pathlib import Path
 
 import pytest
+from google.protobuf.empty_pb2 import Empty
+from google.protobuf.unknown_fields import UnknownFieldSet
 from kclient_telemetry.errors import InvalidPayloadError
 from kclient_telemetry.metric import HistogramValue, MetricKind, Point, PointKey, PushPoint
 from kclient_telemetry.otlp import encode, parse, with_resource_attributes
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
 PAYLOADS = Path(__file__).parent / "payloads"
 REAL = ["java-producer-0", "java-consumer-0", "librdkafka-producer-0", "librdkafka-consumer-0"]
@@ -129,6 +132,35 @@ def test_attributes_are_added_without_touching_the_points(name):
         assert scope.SerializeToString() in payload
         assert scope.SerializeToString() in enriched
     assert len(enriched) < len(payload) + 100
+
+
+def fields_of(message):
+    return [(field.field_number, field.data) for field in UnknownFieldSet(Empty.FromString(message))]
+
+
+def twice(payload):
+    """The same message with a resource in two parts, and its scopes between them, which protobuf merges."""
+    ((_, metrics),) = fields_of(payload)
+    rest = b"\x0a\x0a\x0a\x08\x0a\x01b\x12\x03\x0a\x01w"
+    return b"\x0a" + bytes([len(metrics) + len(rest)]) + metrics + rest
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        *((PAYLOADS / f"{name}.bin").read_bytes() for name in REAL),
+        encode([push_point("m")], (), 0).payload,
+        encode([push_point("m")], (("a", "v"),), 0).payload,
+        encode([push_point("m"), push_point("m", scope="s")], (("a", "v"),), 0).payload,
+        twice(encode([push_point("m")], (("a", "v"),), 0).payload),
+    ],
+    ids=[*REAL, "empty", "own", "two scopes", "in two parts"],
+)
+def test_a_resource_is_one_field_since_some_readers_know_the_first_alone(payload):
+    before = parse(payload).resource_metrics[0].resource
+    for _, metrics in fields_of(with_resource_attributes(payload, WHO, parse(payload))):
+        (resource,) = [content for number, content in fields_of(metrics) if number == 1]
+        assert attribute_map(Resource.FromString(resource).attributes) == attribute_map(before.attributes) | WHO
 
 
 def test_only_neighbours_of_the_same_resource_are_united():
