@@ -30,7 +30,7 @@ from kclient_quota.clients.consumer import settings
 from kclient_quota.clients.interceptor import ConsumerInterceptors, closing_unless_made, load
 from kclient_quota.clients.interrupts import interruptible
 from kclient_quota.clients.librdkafka.keys import explained
-from kclient_quota.clients.librdkafka.statistics_schedule import theirs_or_none
+from kclient_quota.clients.librdkafka.statistics_schedule import over, unless_old
 from kclient_quota.clients.limits import (
     Limit,
     LimitFinder,
@@ -102,17 +102,20 @@ class PacedShareConsumer(CShareConsumer, TelemetryMethods):
         self._kq_their_throttle_cb: Callable[[Any], Any] | None = conf.get("throttle_cb")
         self._kq_asked_at_ms = now_ms
         self._kq_said_too_large = 0
-        final = {
-            **_sizes(conf, limit, learn=ours.limit_source is LimitSource.LEARNED),
-            "throttle_cb": self._kq_events.append,
-            **refused_callbacks(conf),
-            **theirs_or_none(conf),
-        }
-        self._kq_fetch_bytes = whole_number(final, ["fetch.max.bytes"], MOST_FETCH_BYTES)
         # Threads that look after a consumer must not keep it alive.
         me = ref(self)
-        self._kq_telemetry = new_telemetry(SHARE_CONSUMER, conf, partial(_metrics_of, me))
-        if self._kq_telemetry is not None:
+        self._kq_telemetry = telemetry = new_telemetry(SHARE_CONSUMER, conf, partial(_metrics_of, me))
+        self._kq_on_statistics = None if telemetry is None else unless_old(telemetry.on_statistics, SYSTEM_CLOCK)
+        statistics, self._kq_their_stats_cb = over(conf, SYSTEM_CLOCK, wanted=telemetry is not None)
+        final = {
+            **_sizes(conf, limit, learn=ours.limit_source is LimitSource.LEARNED),
+            # a Ctrl-C in a callback of Python's own would cost the messages that have come
+            **dict.fromkeys(("stats_cb", "throttle_cb"), self._kq_events.append),
+            **refused_callbacks(conf),
+            **statistics,
+        }
+        self._kq_fetch_bytes = whole_number(final, ["fetch.max.bytes"], MOST_FETCH_BYTES)
+        if telemetry is not None:
             final[ENABLE_KEY] = False
         try:
             with closing_unless_made(self._kq_interceptors):
@@ -209,22 +212,24 @@ class PacedShareConsumer(CShareConsumer, TelemetryMethods):
         return self._kq_leaders.by_broker(received, now_ms)
 
     def _kq_hear(self) -> None:
-        """Heed what librdkafka has said of throttles."""
+        """Heed what librdkafka has said of throttles and of itself."""
         while self._kq_events:
             event = self._kq_events.popleft()
-            throttle_ms = round(event.throttle_time * 1000)
-            if throttle_ms > 0:
+            theirs = self._kq_their_throttle_cb
+            if isinstance(event, str):
+                theirs = self._kq_their_stats_cb
+                if self._kq_on_statistics is not None:
+                    self._kq_on_statistics(event)
+            elif (throttle_ms := round(event.throttle_time * 1000)) > 0:
                 self._kq_on_throttle(event, throttle_ms, SYSTEM_CLOCK.now_ms())
-            if self._kq_their_throttle_cb is not None:
-                self._kq_untold.append(event)
+            if theirs is not None:
+                self._kq_untold.append(partial(theirs, event))
         self._kq_log.on_time(SYSTEM_CLOCK.now_ms())
 
     def _kq_tell(self) -> None:
-        """Tell the application of them."""
+        """Tell the application of it."""
         while self._kq_untold:
-            event = self._kq_untold.popleft()
-            if self._kq_their_throttle_cb is not None:
-                self._kq_their_throttle_cb(event)
+            self._kq_untold.popleft()()
 
     def _kq_on_throttle(self, event: Any, throttle_ms: int, now_ms: int) -> None:
         pace = self._kq_pace

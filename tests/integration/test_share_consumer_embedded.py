@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from threading import Thread
 from typing import Any
@@ -78,6 +79,38 @@ def test_it_tells_of_itself_as_a_consumer_does(broker: EmbeddedBroker) -> None:
         found = {name.name: value for name, value in consumer.metrics().items() if "node-id" not in dict(name.tags)}
     assert found["fetch-throttle-time-max"] >= 1_500
     until(lambda: any(push.terminating for push in broker.pushes))
+
+
+def pushed(broker: EmbeddedBroker) -> Counter[str]:
+    """What sums without attributes have come to."""
+    found: Counter[str] = Counter()
+    for push in broker.pushes:
+        for resource in push.decode().resource_metrics:
+            for metric in (metric for scope in resource.scope_metrics for metric in scope.metrics):
+                for point in (point for point in metric.sum.data_points if not point.attributes):
+                    found[metric.name.removeprefix("org.apache.kafka.consumer.share.")] += (
+                        point.as_int or point.as_double
+                    )
+    return found
+
+
+def test_what_it_pushes_is_what_it_has_done(broker: EmbeddedBroker) -> None:
+    """Throttles and traffic; all of it was 0, as nobody had asked librdkafka."""
+    broker.set_client_metrics("all", interval_ms=500)
+    heard: list[str] = []
+    settings = {"stats_cb": heard.append, "statistics.interval.ms": 2_000}
+    with kclient_quota.ShareConsumer(conf(broker, **settings)) as consumer:
+        consumer.subscribe(["t"])
+        broker.throttle_next(SHARE_FETCH, 1_500, client_id="app")
+        least = Counter(
+            {
+                "fetch.manager.fetch.throttle.time.total": 1_500,
+                "incoming.byte.total": RECORDS * 1_000,
+                "request.total": 5,
+            }
+        )
+        until(lambda: consumer.poll(0.2) is not None and least <= pushed(broker))
+        until(lambda: consumer.poll(0.2) is not None and heard)
 
 
 @pytest.mark.parametrize("records_a_batch", [1, 15])

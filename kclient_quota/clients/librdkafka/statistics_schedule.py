@@ -13,6 +13,7 @@ logger = logging.getLogger("kclient_quota")
 KEY: Final = "statistics.interval.ms"
 OLD_MS: Final = 60_000
 """What was told longer ago is of no use: metrics are of two windows of 30 seconds."""
+_WANTED_MS: Final = 1_000
 _LONGEST_MS: Final = 86_400_000
 _NAME_BYTES: Final = 127
 """What librdkafka keeps of a client's name, which begins with its `client.id`."""
@@ -71,6 +72,20 @@ def theirs_or_none(conf: Mapping[str, Any]) -> dict[str, int]:
         return {}
     _say_that_there_are_none()
     return {KEY: 0}
+
+
+def over(conf: Mapping[str, Any], clock: Clock, *, wanted: bool) -> tuple[dict[str, Any], Callable[[str], Any] | None]:
+    """What to put over a configuration, and what tells the user.
+
+    Args:
+        conf: the user's.
+        clock: tells when the user's next turn is.
+        wanted: whether we want statistics, every second.
+    """
+    if not wanted:
+        return theirs_or_none(conf), conf.get("stats_cb")
+    period_ms, theirs = schedule(conf, _WANTED_MS, clock)
+    return {KEY: period_ms}, theirs
 
 
 def _say_that_there_are_none() -> None:
