@@ -30,6 +30,8 @@ class Snapshots:
 
     Counters of clients that are gone go on counting, since a sum that shrinks would look like a restart. What a client
     has counted when it closes is noted then: one that lives for a second may never be there when somebody looks.
+    For the same reason what an open producer counts of a broker whose number it does not know yet is left out: it is
+    that broker's as soon as it does. What is given back of what was let through shrinks nothing, either.
 
     Args:
         clients: gives the open ones, each by a number that no other ever has.
@@ -43,6 +45,7 @@ class Snapshots:
         self._points: Points = {}
         self._last: dict[int, Points] = {}
         self._gone: Points = {}
+        self._ended: set[int] = set()  # closed, and still somebody's
         # Appended to in the threads that close clients. They wait for no lock, as one may be a signal's handler. Who
         # never collects keeps those of the last thousand.
         self._closed: deque[tuple[int, Points]] = deque(maxlen=1000)
@@ -65,15 +68,25 @@ class Snapshots:
         clients = self._clients()
         while self._closed:
             number, counted = self._closed.popleft()
-            self._last[number] = counted
+            self._last[number] = self._no_less(number, counted)
+            self._ended.add(number)
         for gone in self._last.keys() - clients.keys():
             _add(self._gone, self._counters_of(gone))
             del self._last[gone]
+        self._ended &= clients.keys()
         points = dict(self._gone)
         for number, client in clients.items():
-            self._last[number] = found = self._points_of(number, client)
-            _add(points, found)
+            self._last[number] = found = self._no_less(number, self._points_of(number, client))
+            is_open = number not in self._ended
+            _add(points, {key: value for key, value in found.items() if not (is_open and _may_move(key))})
         return points
+
+    def _no_less(self, number: int, found: Points) -> Points:
+        """`found` of a client whose counters have been there before."""
+        for key, value in self._counters_of(number).items():
+            if not _may_move(key):
+                found[key] = max(value, found.get(key, 0.0))
+        return found
 
     def _points_of(self, number: int, client: Any) -> Points:
         try:
@@ -134,6 +147,10 @@ def _lags(consumer: Any, client_id: str) -> Points:
     if found:
         found["kafka.consumer.records_lag_max", (("client-id", client_id),)] = max(found.values())
     return found
+
+
+def _may_move(key: tuple[str, Attributes]) -> bool:
+    return key[0] == d.USED.name and {("kafka.broker.id", -1), ("kafka.client.type", d.PRODUCER)} <= set(key[1])
 
 
 def _add(points: Points, more: Points) -> None:

@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from kclient_quota.clients import live
+from kclient_quota.clients.quota_state import BrokerQuotaState
 from kclient_quota.metrics import MetricName
+from kclient_quota.otel import definitions as d
 from kclient_quota.otel.snapshot import Snapshots, points_of
 
 pytestmark = pytest.mark.usefixtures("only_what_is_new")
@@ -61,6 +63,21 @@ class Broken(Client):
         raise ValueError
 
 
+class Sending(Client):
+    """Which has let so many bytes through to each broker."""
+
+    def __init__(self, admitted: dict[int, int]) -> None:
+        super().__init__(0.0)
+        self.admitted = admitted
+
+    def quota_state(self) -> dict[int, Any]:
+        """As a producer's."""
+        return {
+            broker: BrokerQuotaState(1e6, "cluster", rate=1e6, throttled_until_ms=0, admitted=nbytes, outstanding=0)
+            for broker, nbytes in self.admitted.items()
+        }
+
+
 class Watched:
     """Snapshots of these clients alone, and a clock."""
 
@@ -70,6 +87,11 @@ class Watched:
 
     def clients(self) -> dict[int, Any]:
         return {number: each for number, each in live.clients().items() if isinstance(each, Client)}
+
+    def let_through(self) -> dict[str | int, float]:
+        """What is found a second later, by broker."""
+        self.now_ms += 1_000
+        return {where["kafka.broker.id"]: value for value, where in self.snapshots.of(d.USED.name)}
 
     def waited(self) -> list[float]:
         """What is found a second later."""
@@ -98,6 +120,32 @@ def test_what_a_client_counted_after_the_last_look_is_not_lost_with_it(monkeypat
     del client
     gc.collect()
     assert watched.waited() == [5.0]
+
+
+def test_bytes_for_a_broker_whose_number_is_not_known_yet_are_its_own_once_it_is(monkeypatch: Any) -> None:
+    """They were under -1 until then: with producers that came and went that counter went up and down."""
+    watched = Watched()
+    monkeypatch.setattr(live, "closing", [watched.snapshots.on_close])
+    producer = Sending({-1: 100})
+    assert watched.let_through() == {}
+    producer.admitted = {1: 150}
+    assert watched.let_through() == {1: 150}
+    short = Sending({-1: 70})
+    assert watched.let_through() == {1: 150}
+    short.close()
+    assert watched.let_through() == {1: 150, -1: 70}
+
+
+def test_what_is_given_back_or_forgotten_of_a_broker_shrinks_no_counter(monkeypatch: Any) -> None:
+    watched = Watched()
+    monkeypatch.setattr(live, "closing", [watched.snapshots.on_close])
+    producer = Sending({1: 100, 2: 50})
+    assert watched.let_through() == {1: 100, 2: 50}
+    producer.admitted = {1: 90}
+    assert watched.let_through() == {1: 100, 2: 50}
+    producer.admitted = {1: 80}
+    producer.close()
+    assert watched.let_through() == {1: 100, 2: 50}
 
 
 def test_what_is_closed_just_after_a_look_is_in_the_last_one() -> None:
