@@ -36,6 +36,7 @@ class Collector:
     def __init__(self, tls=None):
         self.requests = []
         self.answers = []
+        self.before = ()
         collector = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -50,6 +51,10 @@ class Collector:
                 if code is None:
                     self.close_connection = True
                     return
+                for interim in collector.before:
+                    self.send_response_only(interim)
+                    self.send_header("Link", "<https://example.org>; rel=preload")
+                    self.end_headers()
                 self.send_response(code)
                 for key, value in {"Content-Length": str(len(answer)), **headers}.items():
                     self.send_header(key, value)
@@ -205,6 +210,15 @@ def test_partial_success_in_json(collector, sender, kind, answer, rejected, deta
     collector.answers = [(200, {"Content-Type": kind}, answer)]
     outcome = sender.send(b"x")
     assert (outcome.status, outcome.rejected_points, outcome.detail) == (Status.ACCEPTED, rejected, detail)
+
+
+def test_what_comes_before_an_answer_is_none(collector, sender):
+    """A proxy may say that it is at it; a push that was taken counted as refused, and the next had its answer."""
+    collector.before = (100, 102, 103)
+    collector.answers = [(200, {}, b""), (429, {"Retry-After": "7"}, b""), (400, {}, b"bad")]
+    statuses = [sender.send(b"x").status for _ in range(4)]
+    assert statuses == [Status.ACCEPTED, Status.RETRY, Status.UNREADABLE, Status.ACCEPTED]
+    assert len({address for *_, address in collector.requests}) == 1
 
 
 def test_a_page_is_no_collectors_answer(collector, sender):

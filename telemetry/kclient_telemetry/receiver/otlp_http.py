@@ -36,6 +36,7 @@ _PAGE, _JSON = "text/html", "application/json"
 _MOST_DIGITS = 9
 _MOST_ASKED_S = 10**_MOST_DIGITS
 """Thirty years; Python refuses to read a number of thousands of digits."""
+_INTERIM = range(102, 200)  # after 101 it is HTTP no more
 _HTTP_OK = range(200, 300)
 _REDIRECTED = range(300, 400)
 _MOST_LOCATION = 200
@@ -79,6 +80,17 @@ class _Answer(http.client.HTTPResponse):
     def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:
         super().__init__(sock, *args, **kwargs)
         self.fp = io.BufferedReader(_InTime(self.fp.detach(), sock))
+
+    def _read_status(self) -> tuple[str, int, str]:
+        """Of the answer itself: of what may come before it the library passes over 100 alone.
+
+        A 103 (Early Hints) of a proxy was taken for the answer, and what followed it for that to the next push.
+        """
+        while True:
+            version, status, reason = super()._read_status()  # type: ignore[misc] # not told of to type checkers
+            if status not in _INTERIM:
+                return version, status, reason
+            http.client.parse_headers(self.fp)
 
 
 class HttpSender:
