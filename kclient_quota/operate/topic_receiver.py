@@ -7,12 +7,15 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from kclient_telemetry.client.subscription import DEFAULT_PUSH_INTERVAL_MS
 from kclient_telemetry.errors import TelemetryError
 from kclient_telemetry.messages import uuid_from_text
 from kclient_telemetry.otlp import parse
 from kclient_telemetry.receiver.fanout import ReceivedPush
 from kclient_telemetry.receiver.plugin import (
     ENRICHMENT,
+    PUSH_INTERVAL_HEADER,
+    TERMINATING_HEADER,
     AuthorizableRequestContext,
     ClientTelemetryContext,
     ClientTelemetryPayload,
@@ -30,8 +33,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kclient_quota")
 
-PUSH_INTERVAL_MS: Final = 60_000
-"""Records do not say how often their client pushes; this decides when a silent client's series go."""
+PUSH_INTERVALS_MS: Final = range(1, 3_600_001)
+"""What brokers may ask for. A record that does not say how often its client pushes counts as of Kafka's default."""
 FULL_BYTES: Final = 32 << 20
 """When a sink has so much to deal with, no more is read."""
 _POLL_S = 0.2
@@ -88,12 +91,15 @@ def unreadable(error: KafkaError) -> ClusterError:
     return ClusterError(f"the topic cannot be read: {said}", error_code=error.code())
 
 
-def push_of_record(value: bytes, received_unix_ms: int) -> ReceivedPush:
+def push_of_record(
+    value: bytes, received_unix_ms: int, headers: Sequence[tuple[str, bytes | None]] = ()
+) -> ReceivedPush:
     """The push that a record holds, with what its receiver knew about the client.
 
     Args:
         value: an OTLP ExportMetricsServiceRequest, as `TopicWriter` and OpenTelemetry's Kafka exporter write it.
         received_unix_ms: when it came.
+        headers: of the record, as `TopicWriter` writes them.
 
     Raises:
         InvalidPayloadError: it is none.
@@ -115,8 +121,12 @@ def push_of_record(value: bytes, received_unix_ms: int) -> ReceivedPush:
         broker_id=int(broker) if broker.isdecimal() and len(broker) < 10 else None,  # noqa: PLR2004 - 32 bits
         cluster_id=known.get("cluster_id"),
     )
-    context = ClientTelemetryContext(PUSH_INTERVAL_MS, sender)
-    return ReceivedPush(context, ClientTelemetryPayload(instance, False, value), known, value, received_unix_ms)
+    said = dict(headers)
+    text = said.get(PUSH_INTERVAL_HEADER) or b""
+    told_ms = int(text) if text.isdigit() and len(text) < 10 else 0  # noqa: PLR2004 - 32 bits
+    interval_ms = told_ms if told_ms in PUSH_INTERVALS_MS else DEFAULT_PUSH_INTERVAL_MS
+    payload = ClientTelemetryPayload(instance, said.get(TERMINATING_HEADER) == b"true", value)
+    return ReceivedPush(ClientTelemetryContext(interval_ms, sender), payload, known, value, received_unix_ms)
 
 
 class TopicReceiver:
@@ -282,7 +292,7 @@ class TopicReceiver:
             return True
         self.received.records += 1
         try:
-            push = push_of_record(message.value() or b"", unix_ms)
+            push = push_of_record(message.value() or b"", unix_ms, message.headers() or ())
         except TelemetryError as reason:
             self.received.unreadable += 1
             self._say_unreadable(where, reason)

@@ -45,7 +45,11 @@ def test_a_push_is_a_record(archive):
     assert (writer.counters.produced, writer.counters.delivered, writer.counters.failed) == (len(pushes),) * 2 + (0,)
     records = read_all(archive, len(pushes))
     assert [record.key().decode() for record in records] == [mine] * len(pushes)
-    assert dict(records[0].headers()) == {"client_id": b"shop", "principal": b"User:ANONYMOUS"}
+    who = {"client_id": b"shop", "principal": b"User:ANONYMOUS", "push_interval_ms": b"100"}
+    assert [dict(record.headers()) for record in records] == [
+        *[who] * (len(pushes) - 1),
+        {**who, "terminating": b"true"},
+    ]
     for record, push in zip(records, pushes, strict=True):
         resources = parse(record.value()).resource_metrics
         assert {m.name for r in resources for s in r.scope_metrics for m in s.metrics} == push.metric_names()

@@ -3,7 +3,8 @@
     FanOut([QueuedSink(TopicWriter({"bootstrap.servers": "kafka:9092"}, "client-metrics"))])
 
 A record's value is an OTLP ExportMetricsServiceRequest with the client's attributes, as OpenTelemetry's Kafka receiver
-reads it (`encoding: otlp_proto`); its key is the client instance id, so that a client's pushes stay in order.
+reads it (`encoding: otlp_proto`); its key is the client instance id, so that a client's pushes stay in order. Headers:
+`client_id`, `principal`, `push_interval_ms`, and `terminating` of a client's last push.
 """
 
 import logging
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from kclient_telemetry.messages import uuid_text
+from kclient_telemetry.receiver.plugin import PUSH_INTERVAL_HEADER, TERMINATING_HEADER
 
 from kclient_quota.clients.producer import Producer
 
@@ -72,7 +74,7 @@ class TopicWriter:
             key=uuid_text(push.payload.client_instance_id),
             on_delivery=self._on_delivery,
             timestamp=push.received_unix_ms,
-            headers=_headers(push.attributes),
+            headers=_headers(push),
         )
         self.counters.produced += 1
         self._producer.poll(0)
@@ -97,6 +99,8 @@ class TopicWriter:
             logger.warning("client telemetry was not delivered to %s: %s", message.topic(), error)
 
 
-def _headers(attributes: Mapping[str, str]) -> list[tuple[str, bytes]]:
-    """Who sent it, for those who route without decoding."""
-    return [(name, attributes[name].encode()) for name in ("client_id", "principal") if name in attributes]
+def _headers(push: "ReceivedPush") -> list[tuple[str, bytes]]:
+    """Who sent it, for those who route without decoding; and what OTLP has no words for."""
+    who = [(name, push.attributes[name].encode()) for name in ("client_id", "principal") if name in push.attributes]
+    ends = [(TERMINATING_HEADER, b"true")] if push.payload.is_terminating else []
+    return [*who, (PUSH_INTERVAL_HEADER, b"%d" % push.context.push_interval_ms), *ends]

@@ -91,6 +91,11 @@ ENRICHMENT = (
     "cluster_id",
 )
 
+PUSH_INTERVAL_HEADER = "push_interval_ms"
+"""How often a client pushes, where a push is a record: OTLP has no words for it."""
+TERMINATING_HEADER = "terminating"
+"""Of a client's last push."""
+
 
 def enrichment_attributes(
     context: ClientTelemetryContext, payload: ClientTelemetryPayload, wanted: tuple[str, ...] = ENRICHMENT

@@ -11,12 +11,15 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from kclient_telemetry.metric import MetricKind, Point, PointKey, PushPoint
+from kclient_telemetry.otlp import encode
 from kclient_telemetry.receiver.otlp_export import OtlpExporter
+from kclient_telemetry.receiver.prometheus import PrometheusStore
 from kclient_telemetry.receiver.queued import QueuedSink
 
 from kclient_quota.cli import receive, telemetry_sources
 from kclient_quota.errors import ClusterError
-from kclient_quota.operate.topic_receiver import FULL_BYTES, Sink, TopicReceiver
+from kclient_quota.operate.topic_receiver import FULL_BYTES, Sink, TopicReceiver, push_of_record
 from kclient_quota.testing.clock import ManualClock
 from tests.unit.telemetry.test_telemetry_prometheus import push
 from tests.unit.telemetry.test_telemetry_prometheus_sink import LARGE, busy
@@ -59,6 +62,7 @@ class Script:
 
 def message(offset: int, error: KafkaError | None = None) -> Any:
     told = {"error": error, "topic": "t", "partition": 0, "offset": offset, "timestamp": (0, 0), "value": b""}
+    told["headers"] = None
     return SimpleNamespace(**{name: lambda value=value: value for name, value in told.items()})
 
 
@@ -726,3 +730,35 @@ def test_a_look_to_the_end_says_when_it_was_not_reached(
     looks = (clock.now_ms() - 1_000) // 100 + 1
     commits = clock.now_ms() // 2_000
     assert consumer.asked <= looks + commits + 1
+
+
+@pytest.mark.parametrize(
+    ("headers", "interval_ms"),
+    [
+        ([("push_interval_ms", b"1000")], 1_000),
+        ([("client_id", b"a"), ("push_interval_ms", b"3600000")], 3_600_000),
+        ([], 300_000),
+        *(
+            ([("push_interval_ms", wrong)], 300_000)
+            for wrong in (None, b"", b"-1", b"0", b"3600001", b"9" * 5_000, b"x")
+        ),
+    ],
+)
+def test_how_often_a_client_pushes_is_what_its_record_says_or_kafkas_default(headers: Any, interval_ms: int) -> None:
+    assert push_of_record(b"", 0, headers).context.push_interval_ms == interval_ms
+
+
+def test_a_clients_last_push_is_known_by_its_header() -> None:
+    assert not push_of_record(b"", 0).payload.is_terminating
+    assert push_of_record(b"", 0, [("terminating", b"true")]).payload.is_terminating
+
+
+def test_counters_of_clients_that_push_every_five_minutes_add_up() -> None:
+    """Kafka's default. Their series went after three minutes, and each push began anew."""
+    store = PrometheusStore()
+    delta = PushPoint(Point(PointKey("m.total"), MetricKind.SUM, 100), 100, 1, 2, delta=True)
+    data = encode([delta], (("client_instance_id", "A" * 22),), 0).payload
+    for minute in (0, 5, 10):
+        store.accept(push_of_record(data, minute * 60_000))
+    (family,) = [family for family in store.families(14 * 60_000) if family.name == "m"]
+    assert [value for _, _, value in family.samples] == [300]
