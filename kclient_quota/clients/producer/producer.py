@@ -177,7 +177,7 @@ class PacedProducer(TakingProducer, TelemetryMethods):
             QuotaThrottledError: none was.
         """
         callback = on_delivery if callback is None else callback
-        is_plain = self._kq_outbox.is_open and not (self._kq_outbox.closing or self._kq_chain or self._kq_errors_only)
+        is_plain = not (self._kq_outbox.bars - {"watcher"} or self._kq_chain or self._kq_errors_only)
         if is_plain or not self._kq_is_batch(messages):
             taken = super().produce_batch(topic, messages, partition, callback)  # or it says what is wrong
             if taken and self._kq_beginning.is_wanted:

@@ -86,6 +86,8 @@ class TakingProducer(TransactingProducer):
         self, topic: str, value: Any, key: Any, partition: int, callback: Callback | None, timestamp: int, headers: Any
     ) -> None:
         """Straight to librdkafka where nothing limits it, or little of a large quota is used; into the queue."""
+        if self._kq_transaction.ending:
+            self._kq_insist_on_taking()
         if self._kq_outbox.is_open and not self._kq_outbox.closing:
             self._kq_pass_on(topic, value, key, partition, callback, timestamp, headers)
         elif self._kq_outbox.has_spare:
@@ -142,12 +144,12 @@ class TakingProducer(TransactingProducer):
         is_free = free[lane.name] >= message.raw_bytes and not self._kq_transaction.is_late(message.queued_at_ms)
         if is_free or lane.drops or outbox.is_calling():
             free[lane.name] -= message.raw_bytes
-            return outbox.put(message)
+            return self._kq_put_in_time(message)
         self._kq_say_once_in_loop()
         handed.waits, handed.is_hasty = True, lane.raises
         handed.answered = threading.Lock()
         handed.answered.acquire()
-        if not outbox.put(message):
+        if not self._kq_put_in_time(message):
             return False
         if handed.is_hasty:
             self._kq_ask_once(handed)

@@ -12,7 +12,9 @@ the cluster, librdkafka forgets the time that it was given: it waits until any o
 waits in a thread of its own, and the application goes on in time.
 """
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
@@ -126,8 +128,40 @@ class TransactingProducer(WaitingProducer):
             self._kq_sending_offsets = None
         return True
 
+    @contextmanager
+    def _kq_ending(self) -> Iterator[None]:
+        """Whatever other threads produce from here on is refused; what they have got in by now is not."""
+        outbox, ident = self._kq_outbox, threading.get_ident()
+        ending = self._kq_transaction.ending
+        is_inner = ident in ending  # a callback ends it in a call that was to do so
+        try:
+            with outbox.lock:
+                ending.add(ident)
+                outbox.bars.add("end")
+            yield
+        finally:
+            if not is_inner:
+                ending.discard(ident)
+                if not ending:
+                    outbox.bars.discard("end")
+
+    def _kq_put_in_time(self, message: Any) -> bool:
+        """As the outbox's `put()`; not into a transaction that another thread is ending, nor into none."""
+        outbox = self._kq_outbox
+        if not self._kq_transaction.possible:
+            return outbox.put(message)
+        with outbox.lock:
+            self._kq_insist_on_taking()
+            return outbox.put(message)
+
+    def _kq_insist_on_taking(self) -> None:
+        if not self._kq_outbox.is_calling():  # a callback's message is part of what is waited for
+            self._kq_transaction.insist_on_taking(threading.get_ident())
+
     def commit_transaction(self, timeout: float = -1, /) -> None:
         """Deliver what there is and commit; does not wait for the quota until the transaction times out.
+
+        Other threads' `produce()` is refused meanwhile, as by confluent_kafka.
 
         Raises:
             KafkaException: with `quota.transaction.timeout=abort`, when it would. Its `txn_requires_abort()` is true,
@@ -137,7 +171,10 @@ class TransactingProducer(WaitingProducer):
         self._kq_insist_on_parent()
         if self._kq_transaction.ended is not None:
             raise self._kq_transaction.ended
-        deadline_ms = self._kq_deadline_ms(timeout)
+        with self._kq_ending():
+            self._kq_commit(self._kq_deadline_ms(timeout))
+
+    def _kq_commit(self, deadline_ms: int | None) -> None:
         if self._kq_transaction.is_open:
             if self._kq_outbox.has_sender:
                 self._kq_tell_sender(lambda sender: sender.end_transaction())
@@ -157,8 +194,11 @@ class TransactingProducer(WaitingProducer):
                 would go on with the transaction's messages in the next one.
         """
         self._kq_insist_on_parent()
+        with self._kq_ending():
+            self._kq_abort(self._kq_deadline_ms(timeout))
+
+    def _kq_abort(self, deadline_ms: int | None) -> None:
         if self._kq_transaction.ended is None:
-            deadline_ms = self._kq_deadline_ms(timeout)
             # one that is not open will be refused
             if self._kq_transaction.is_open and not self._kq_drop_queue(self._kq_dropping_ms(deadline_ms)):
                 text = "abort_transaction: something holds up the producer's thread; try again"

@@ -75,6 +75,7 @@ class Transaction:
         ended: the error that told that it is ENDED; None in other states.
         lost: why a message of the open one failed; it cannot be committed then.
         era: grows whenever one begins or ends.
+        ending: the threads that are ending one, by a commit or an abort.
         timeout_ms: `transaction.timeout.ms`.
         most_wait_ms: how much of its time may go by with waiting for a throttle when it begins.
     """
@@ -86,6 +87,7 @@ class Transaction:
         self.ended: KafkaException | None = None
         self.lost: KafkaError | None = None
         self.era = 0
+        self.ending: set[int] = set()
         self.timeout_ms = whole_number(conf, ["transaction.timeout.ms"], TIMEOUT_MS)
         self._margin_ms = min(MARGIN_MS, self.timeout_ms // 2)
         self.most_wait_ms = (self.timeout_ms - self._margin_ms) // 2
@@ -120,6 +122,18 @@ class Transaction:
     def is_late(self, now_ms: int) -> bool:
         """Whether what is sent now, if a throttle held it up, would only be given up when the time is over."""
         return self.aborts and self.is_open and now_ms >= self._ends_at_ms - self._spare_ms - self._message_ms
+
+    def insist_on_taking(self, ident: int) -> None:
+        """As librdkafka does: who commits, or aborts, has no other thread's message come meanwhile.
+
+        One that was taken would have the commit wait for each that follows, or be handed over when it is too late.
+
+        Raises:
+            KafkaException: in confluent_kafka's words, this thread is such another one, or none is open.
+        """
+        if not self.is_open or (self.ending and ident not in self.ending):
+            code = KafkaError._STATE  # noqa: SLF001 - its name
+            raise KafkaException(KafkaError(code, f"Unable to produce message: {KafkaError(code).str()}"))
 
     @property
     def open_era(self) -> int | None:
