@@ -217,6 +217,11 @@ class InnerProducer(_Calling):
         return self._kq_overdue[1]
 
     @property
+    def has_transactions(self) -> bool:
+        """Whether it has transactions at all."""
+        return self._kq_transaction.possible
+
+    @property
     def open_era(self) -> int | None:
         """What tells the open transaction from others; None when none is open."""
         return self._kq_transaction.open_era

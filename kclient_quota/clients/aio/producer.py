@@ -23,6 +23,7 @@ from kclient_quota.clients.aio.heartbeat import Beats
 from kclient_quota.clients.aio.loops import InLoop, ended
 from kclient_quota.clients.aio.pending import InnerProducer, Pending, message_of, never_blocking
 from kclient_quota.clients.calls import TEXT, real
+from kclient_quota.clients.producer.transaction import not_taken
 from kclient_quota.clients.producer.waiting import SLICE_MS
 from kclient_quota.clients.quota_state import BrokerQuotaState
 from kclient_quota.clients.telemetry_methods import AIOTelemetryMethods, TelemetryMethods
@@ -90,6 +91,7 @@ class AIOProducer(Handing, AIOTelemetryMethods):
         self._loops: dict[asyncio.AbstractEventLoop, InLoop] = {}
         self._buffer = Buffer(self._batch_size, self._producer.lanes)
         self._in_hand: list[Pending] = []
+        self._ends: list[int | None] = []
         self._handing: concurrent.futures.Future[dict[Place, BufferError]] | None = None  # the worker that has those
         self._polling: concurrent.futures.Future[int] | None = None
         self._retry_after_ms = 0
@@ -127,6 +129,8 @@ class AIOProducer(Handing, AIOTelemetryMethods):
             value, key = self._producer.in_bytes(topic, value, key)
         pending = message_of(here, topic, value, key, *args, **kwargs)
         if self._raises:
+            if self._is_being_ended:
+                raise not_taken()
             self._hand_now(pending)
             await self._abort_overdue()
             return pending.delivered
@@ -139,7 +143,9 @@ class AIOProducer(Handing, AIOTelemetryMethods):
             self._buffer.release(pending)  # before all that is awaited: who has a slot has a message there, too
             await self._abort_overdue()
             await self._insist(era)
-        self._keep(here, pending)
+        if not self._keep(here, pending):
+            pending.fail(not_taken())
+            await asyncio.sleep(0)  # who produces without a pause must not keep the loop from ending the transaction
         return pending.delivered
 
     async def _wait_for_slot(self, here: InLoop, pending: Pending) -> None:
@@ -152,13 +158,20 @@ class AIOProducer(Handing, AIOTelemetryMethods):
         finally:
             here.wanting -= 1
 
-    def _keep(self, here: InLoop, pending: Pending) -> None:
-        """A message waits from now on, until there are enough to hand over or the first has waited long enough."""
+    def _keep(self, here: InLoop, pending: Pending) -> bool:
+        """A message waits from now on, until there are enough to hand over or the first has waited long enough.
+
+        Returns:
+            False if it does not: its transaction is being ended.
+        """
         pending.taken_at_ms = self._clock.now_ms()
         with self._buffer.lock:
             if self._is_closed:  # meanwhile
                 self._buffer.release(pending)
                 self._refuse_closed()
+            if self._is_being_ended:
+                self._buffer.release(pending)
+                return False
             self._buffer.append(pending)
         if pending.place not in self._full:
             here.has_news.set()
@@ -166,6 +179,7 @@ class AIOProducer(Handing, AIOTelemetryMethods):
             self._start_pump()
         elif here.timer is None and self._buffer_timeout is not None:
             here.timer = here.loop.call_later(self._buffer_timeout, self._start_pump)
+        return True
 
     async def poll(self, timeout: float = 0, *args: Any, **kwargs: Any) -> int:  # noqa: ASYNC109 - confluent_kafka's
         """As confluent_kafka.aio's. Not needed: reports are waited for in the background."""

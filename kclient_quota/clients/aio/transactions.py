@@ -1,6 +1,8 @@
 """Transactions of `AIOProducer`. They are aborted only within an await of the application's, never by the pump."""
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,6 +34,7 @@ class AIOTransactions(confluent_kafka.aio.AIOProducer):
     _max_block_ms: int
     _clock: Clock
     _buffer: Buffer
+    _ends: list[int | None]  # the transactions that are being ended
     _aborting: "concurrent.futures.Future[KafkaException] | None" = None
 
     def _drop(self, tell: "Callable[[asyncio.Future[Any]], object]") -> None:
@@ -55,7 +58,10 @@ class AIOTransactions(confluent_kafka.aio.AIOProducer):
         Raises:
             QuotaThrottledError: as `Producer.begin_transaction()`.
         """
-        await self.flush()
+        with (
+            self._being_ended()
+        ):  # or before it was begun: what comes then is refused by and by, and not to be waited for
+            await self.flush()
         deadline_ms = self._clock.now_ms() + self._max_block_ms
         while not self._raises and (wait_ms := self._producer.begin_wait_ms()):
             left_ms = deadline_ms - self._clock.now_ms()
@@ -88,6 +94,26 @@ class AIOTransactions(confluent_kafka.aio.AIOProducer):
         """
         if kwargs or not fit_time(*args):  # librdkafka says what is wrong
             return await self._call(self._producer.commit_transaction, *args, **kwargs)
+        with self._being_ended():
+            return await self._commit(*args)
+
+    @contextmanager
+    def _being_ended(self) -> Iterator[None]:
+        """What other tasks produce from here on is refused: a commit would wait for it, and for all that follows."""
+        era = self._producer.open_era
+        with self._buffer.lock:
+            self._ends.append(era)
+        try:
+            yield
+        finally:
+            with self._buffer.lock:
+                self._ends.remove(era)
+
+    @property
+    def _is_being_ended(self) -> bool:
+        return bool(self._ends) and self._producer.has_transactions and self._producer.open_era in self._ends
+
+    async def _commit(self, *args: Any) -> Any:
         era = self._producer.open_era
         await self._abort_overdue()
         if await self.flush(*args):
@@ -105,7 +131,8 @@ class AIOTransactions(confluent_kafka.aio.AIOProducer):
         if not kwargs and fit_time(*args) and self._producer.is_in_transaction:  # otherwise it will be refused
             self._producer.leave()
             self._drop_purged()
-        done = await self._call(self._producer.abort_transaction, *args, **kwargs)
+        with self._being_ended():
+            done = await self._call(self._producer.abort_transaction, *args, **kwargs)
         self._refused = False
         return done
 

@@ -61,6 +61,12 @@ NEXT: Final[Mapping[tuple[State, Event], State]] = {
 """Librdkafka has agreed before an event is told here: what it refuses changes nothing."""
 
 
+def not_taken() -> KafkaException:
+    """What confluent_kafka says of a message that comes when none is taken."""
+    code = KafkaError._STATE  # noqa: SLF001 - its name
+    return KafkaException(KafkaError(code, f"Unable to produce message: {KafkaError(code).str()}"))
+
+
 class Transaction:
     """Knows until when the open transaction may be waited for.
 
@@ -132,8 +138,7 @@ class Transaction:
             KafkaException: in confluent_kafka's words, this thread is such another one, or none is open.
         """
         if not self.is_open or (self.ending and ident not in self.ending):
-            code = KafkaError._STATE  # noqa: SLF001 - its name
-            raise KafkaException(KafkaError(code, f"Unable to produce message: {KafkaError(code).str()}"))
+            raise not_taken()
 
     @property
     def open_era(self) -> int | None:

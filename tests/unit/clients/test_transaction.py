@@ -157,3 +157,18 @@ def test_offsets_are_waited_for_as_long_as_the_caller_says_however_long_ago_it_w
         coordinator: Any = Coordinator(clock, after_ms)
         waited.append(TransactingProducer._kq_await_offsets(producer, deadline_ms, coordinator))
     assert waited == [True, False]
+
+
+def test_while_one_is_being_ended_other_threads_messages_are_refused() -> None:
+    transaction = Transaction(CONF)
+    mine, other = 1, 2
+    with pytest.raises(KafkaException, match="Unable to produce message: Local: Erroneous state"):
+        transaction.insist_on_taking(mine)  # none is open
+    transaction.on(Event.BEGIN, 1_000)
+    transaction.insist_on_taking(other)
+    transaction.ending.add(mine)
+    transaction.insist_on_taking(mine)
+    with pytest.raises(KafkaException, match="Erroneous state"):
+        transaction.insist_on_taking(other)
+    transaction.ending.discard(mine)
+    transaction.insist_on_taking(other)
