@@ -19,6 +19,7 @@ log = logger_of(__name__)
 # A bound learnt from a refusal is never less, and grows by a quarter with every accepted push that it cut short.
 _LEAST_MAX_BYTES = 1_024
 _REGROWTH = 4
+_TELL_EVERY_MS = 60_000
 
 Compressor = Callable[[bytes, CompressionType], bytes]
 
@@ -82,6 +83,7 @@ class PayloadBuilder:
         self._pushes = 0
         self._last_pushed: dict[PointKey, int] = {}
         self._cut_short = False
+        self._told = 0, 0  # the bound, and when
         self._complained: set[PointKey] = set()
         self._learnt_max_bytes = 0
         self._broker_max_bytes = 0
@@ -95,7 +97,7 @@ class PayloadBuilder:
             # Names and values come from the application; whatever is wrong with them must not end telemetry.
             log.exception("telemetry could not be encoded; trying again after the push interval")
             return None
-        self._account(encoded, limit)
+        self._account(encoded, limit, unix_ms)
         kind, metrics = self._compress(encoded.payload, subscription.accepted_compression_types, limit)
         return Payload(kind, metrics, encoded.sent)
 
@@ -151,12 +153,15 @@ class PayloadBuilder:
             return False
         return True
 
-    def _account(self, encoded: "EncodedPush", limit: int) -> None:
+    def _account(self, encoded: "EncodedPush", limit: int, unix_ms: int) -> None:
         self._take_turns(encoded)
         self._cut_short = bool(encoded.deferred or encoded.dropped)
         self.counters.deferred_points += len(encoded.deferred)
         self.counters.dropped_points += len(encoded.dropped)
-        if self._cut_short:
+        told_limit, told_unix_ms = self._told
+        # a line a minute for each bound: brokers may ask for ten pushes a second
+        if self._cut_short and (limit != told_limit or abs(unix_ms - told_unix_ms) >= _TELL_EVERY_MS):
+            self._told = limit, unix_ms
             log.warning(
                 "a push may have %d bytes: %d points wait for the next push, %d are larger than that and are dropped",
                 limit,

@@ -1,5 +1,6 @@
 """What fits into a push to the byte, who waits for the next one, and how a learnt bound shrinks and grows."""
 
+import itertools
 import logging
 import re
 from collections.abc import Iterable, Sequence
@@ -41,9 +42,9 @@ class Source:
         self.resets += 1
 
 
-def built(builder: PayloadBuilder, max_bytes: int = 0, accepted: tuple[int, ...] = ()) -> Payload:
+def built(builder: PayloadBuilder, max_bytes: int = 0, accepted: tuple[int, ...] = (), unix_ms: int = 1_000) -> Payload:
     subscription = replace(FOLLOWED, telemetry_max_bytes=max_bytes, accepted_compression_types=accepted)
-    payload = builder.build(subscription, 1_000)
+    payload = builder.build(subscription, unix_ms)
     assert payload is not None
     return payload
 
@@ -104,13 +105,29 @@ def test_who_waited_longest_goes_first() -> None:
     assert names(built(builder, 0)) == [0, 1, 2, 3, 4]  # since everybody had a turn
 
 
+MINUTES = itertools.count(60_000, 60_000)
+
+
 def learnt(builder: PayloadBuilder, caplog: pytest.LogCaptureFixture, max_bytes: int = 0) -> int:
     """The bound that a push tells that it was cut short by; 0 when it was not."""
     caplog.clear()
     with caplog.at_level(logging.WARNING):
-        built(builder, max_bytes)
+        built(builder, max_bytes, unix_ms=next(MINUTES))  # a bound is told of once in each
     found = re.search(r"a push may have (\d+) bytes", caplog.text)
     return int(found[1]) if found else 0
+
+
+def test_a_bound_is_told_of_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    """Brokers may ask for ten pushes a second; there was a line for each."""
+    builder = PayloadBuilder(Source(200))
+    told = []
+    for unix_ms in (1_000, 1_100, 60_999, 61_000, 61_100, 500, 600):  # the clock may be put back
+        caplog.clear()
+        built(builder, 2_000, unix_ms=unix_ms)
+        told.append(len(caplog.records))
+    assert told == [1, 0, 0, 1, 0, 1, 0]
+    built(builder, 1_000, unix_ms=600)
+    assert len(caplog.records) == 1
 
 
 @pytest.mark.parametrize(
