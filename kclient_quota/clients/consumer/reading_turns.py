@@ -8,6 +8,7 @@ or has no more.
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable
+from math import ceil
 from typing import Final
 
 from kclient_quota.pacing.fetching.fetch_statistics import FetchStatistics
@@ -66,13 +67,14 @@ class ReadingTurns:
         for node, every in together.items():
             moved = {part for part in every if before.get(part, self._next[part]) < self._next[part]}
             eager = [part for part in every if part not in paused and self._wants(part, seen, now_ms)]
-            self._note(eager, moved, elapsed_ms)
-            self._quiet_ms[node] = 0 if moved else self._quiet_ms[node] + elapsed_ms
+            since_ms = self._quiet_ms[node] + elapsed_ms
+            self._note(eager, moved, min(since_ms, max(elapsed_ms, ceil(turn_ms / LUMPS))))
+            self._quiet_ms[node] = 0 if moved else since_ms
             had_turns = {part for part in eager if self._read_ms[part] >= turn_ms}
             if had_turns.issuperset(eager):
                 self._over(every)
             elif max(self._passed_ms[part] for part in eager) >= turn_ms:
-                self._rest(had_turns)
+                self._rest(had_turns, every, node)
             elif self._quiet_ms[node] >= turn_ms and not self._resting.isdisjoint(every):
                 self._excused_until_ms.update(dict.fromkeys(eager, now_ms + EXCUSED_MS))
                 self._over(every)
@@ -83,19 +85,25 @@ class ReadingTurns:
         at, end = seen.positions[part]
         return 0 <= at < end and part not in self._resting and self._excused_until_ms.get(part, now_ms) <= now_ms
 
-    def _note(self, eager: list[Partition], moved: set[Partition], elapsed_ms: int) -> None:
+    def _note(self, eager: list[Partition], moved: set[Partition], spent_ms: int) -> None:
+        """So long has been spent on what has moved: what comes less often than is looked was waited for, too.
+
+        But no longer than a fetch takes: before that nobody wanted anything, or the broker was muted.
+        """
         for part in moved:
-            self._read_ms[part] += elapsed_ms
+            self._read_ms[part] += spent_ms
             self._passed_ms.pop(part, None)
             self._excused_until_ms.pop(part, None)
         if moved:
-            self._passed_ms.update({part: elapsed_ms for part in eager if part not in moved})
+            self._passed_ms.update({part: spent_ms for part in eager if part not in moved})
 
-    def _rest(self, done: set[Partition]) -> None:
+    def _rest(self, done: set[Partition], every: Iterable[Partition], node: int) -> None:
+        """These of a broker's have had their turns; who waits for another broker's waits on."""
         if done:
             self._resting |= done
-            self._passed_ms.clear()  # they have the next turns
-            self._quiet_ms.clear()
+            for part in every:
+                self._passed_ms.pop(part, None)  # they have the next turns
+            self._quiet_ms.pop(node, None)
 
     def _over(self, every: Iterable[Partition]) -> None:
         """All of these have had their turns."""

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kclient_quota.clients.consumer.fetching import Fetching
-from kclient_quota.clients.consumer.reading_turns import ReadingTurns
+from kclient_quota.clients.consumer.reading_turns import LUMPS, ReadingTurns
 from kclient_quota.config import Backoff
 from kclient_quota.pacing.fetching.fetch_sizes import FetchSizes
 from kclient_quota.pacing.fetching.fetch_statistics import FetchStatistics
@@ -47,8 +47,9 @@ class Broker:
 class Reader:
     """Reads of such a broker, a batch each look."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, turn_ms: int = TURN_MS) -> None:
         self.broker = broker
+        self.turn_ms = turn_ms
         self.turns = ReadingTurns()
         self.resting: set[tuple[str, int]] = set()
         self.now_ms = 1_000_000
@@ -56,7 +57,7 @@ class Reader:
     def look(self, after_ms: int = LOOK_MS) -> None:
         self.now_ms += after_ms
         seen = self.broker.seen(self.now_ms)
-        self.resting = set(self.turns.look(seen, self.broker.paused, self.resting, TURN_MS, self.now_ms))
+        self.resting = set(self.turns.look(seen, self.broker.paused, self.resting, self.turn_ms, self.now_ms))
 
     def read(self, looks: int) -> list[int | None]:
         found = []
@@ -180,6 +181,28 @@ def test_time_in_which_nobody_looked_is_no_turn() -> None:
     assert not reader.resting
 
 
+@pytest.mark.parametrize("looks", [1, 2, 7])
+def test_a_turn_is_of_twenty_fetches_however_seldom_one_comes(looks: int) -> None:
+    broker = Broker(100_000, 100_000)
+    reader = Reader(broker, turn_ms=LUMPS * looks * LOOK_MS)
+    fetched = []
+    for _ in range(5 * LUMPS):
+        fetched.append(broker.give(reader.resting))
+        for _ in range(looks):
+            reader.look()
+    assert lengths(fetched)[1:4] == [(1, LUMPS), (0, LUMPS), (1, LUMPS)]  # of the first one nobody knows when it began
+
+
+def test_a_fetch_that_was_waited_for_in_vain_before_is_no_whole_turn() -> None:
+    """The broker was muted, or had nothing."""
+    broker = Broker(10_000, 10_000)
+    reader = Reader(broker)
+    for _ in range(3 * TURN_MS // LOOK_MS):
+        reader.look()
+    reader.read(TURN_MS // LOOK_MS // 2)
+    assert not reader.resting
+
+
 def test_looks_need_not_fall_on_the_end_of_a_turn() -> None:
     broker = Broker(10_000, 10_000)
     reader = Reader(broker)
@@ -220,6 +243,26 @@ def test_nothing_comes_of_one_broker_while_another_is_read() -> None:
         first.stuck = {1}
         first.give(resting)
     assert rested == list(range(rested[0], rested[0] + TURN_MS // LOOK_MS))
+
+
+def test_who_waits_for_its_turn_waits_no_longer_because_others_of_another_broker_begin_to_rest() -> None:
+    turns, now_ms = ReadingTurns(), 1_000_000
+    resting: set[tuple[str, int]] = set()
+    brokers = [Broker(100_000, 100_000, node=node) for node in range(6)]
+    first: dict[int, int] = {}
+    for look in range(100):
+        now_ms += LOOK_MS
+        seen = [broker.seen(now_ms) for broker in brokers]
+        positions = {(f"of {node}", part[1]): at for node, one in enumerate(seen) for part, at in one.positions.items()}
+        leaders = {part: int(part[0].removeprefix("of ")) for part in positions}
+        resting = set(turns.look(FetchStatistics(now_ms, 0, 0, {}, leaders, positions), (), resting, TURN_MS, now_ms))
+        for node, broker in enumerate(brokers):
+            if look >= node * 2:  # one after the other, so that their turns end at different times
+                given = broker.give({("t", number) for topic, number in resting if topic == f"of {node}"})
+                if given == 1:
+                    first.setdefault(node, (look - node * 2) * LOOK_MS)
+    assert len(first) == len(brokers)
+    assert max(first.values()) <= TURN_MS + 2 * LOOK_MS
 
 
 class Told(ReadingTurns):
