@@ -1,9 +1,13 @@
 """Every exception of ours that a user can meet, each with one clear message that names the field and the remedy."""
 
+import sys
 from typing import Any, Final, TypeGuard
 
 QUEUE_FULL: Final = "Local: Queue full"
 """What librdkafka says of its queue, as a `BufferError`; we say the same of ours."""
+_LOOKING_UP: Final = "Module not found when looking up confluent_kafka."
+MISTAKEN: Final = (SystemError, ImportError)
+"""What confluent_kafka makes of a Ctrl-C: see `lost_interrupt`."""
 
 
 class KclientQuotaError(Exception):
@@ -97,3 +101,18 @@ def misread(error: Exception) -> str:
     if isinstance(error, RecursionError):
         return "it is nested thousands of levels deep"
     return "a part of it is of another kind than it should be"
+
+
+def lost_interrupt(error: Exception) -> BaseException:
+    """What to raise for an error of confluent_kafka's own.
+
+    A Ctrl-C that arrives at the very beginning of a callback has no value yet, and confluent_kafka keeps values only:
+    its call returns without a result and without an error, which Python has two wordings for. One that arrives while it
+    looks up the class of what it tells (a throttle) it takes for a module that is not there, or goes on with it.
+    """
+    said = str(error)
+    if isinstance(error, ImportError):
+        return KeyboardInterrupt() if said.startswith(_LOOKING_UP) and not sys.is_finalizing() else error
+    if said.endswith("with an exception set"):
+        return error.__cause__ or error
+    return KeyboardInterrupt() if "without" in said else error

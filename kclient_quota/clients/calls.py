@@ -22,6 +22,7 @@ from typing import Any, Final, SupportsFloat, SupportsIndex, TypeVar, cast
 from confluent_kafka import KafkaError, KafkaException
 
 from kclient_quota.clock import monotonic, sleep
+from kclient_quota.errors import MISTAKEN, lost_interrupt
 
 logger = logging.getLogger("kclient_quota")
 
@@ -322,6 +323,21 @@ def log_in_as(asks_with: dict[str, Any], username: str, password: str) -> bool:
     is_another = asks_with.get("sasl.username") != username
     asks_with.update({"sasl.username": username, "sasl.password": password})
     return is_another
+
+
+def interruptible(work: Callable[..., Any], *args: Any) -> Any:
+    """Call what may serve callbacks."""
+    try:
+        return work(*args)
+    except MISTAKEN as error:
+        raise lost_interrupt(error) from None
+
+
+def held_with() -> threading.RLock:
+    """A lock to be held with `with`."""
+    from kclient_telemetry.locks import reentrant_lock  # noqa: PLC0415 - with the first client that is made
+
+    return reentrant_lock()
 
 
 def inside(calling: dict[int, bool], work: Callable[..., Any], *args: Any) -> Any:

@@ -21,6 +21,7 @@ from kclient_quota.clients.calls import (
     CallApart,
     NotMade,
     has_started,
+    interruptible,
     log_in_as,
     merged,
     refused_callbacks,
@@ -28,7 +29,6 @@ from kclient_quota.clients.calls import (
 )
 from kclient_quota.clients.consumer import settings
 from kclient_quota.clients.interceptor import ConsumerInterceptors, closing_unless_made, load
-from kclient_quota.clients.interrupts import interruptible
 from kclient_quota.clients.librdkafka.keys import explained
 from kclient_quota.clients.librdkafka.statistics_schedule import over, unless_old
 from kclient_quota.clients.limits import (

@@ -12,7 +12,7 @@ import confluent_kafka
 from confluent_kafka import KafkaException, Message, TopicPartition
 
 from kclient_quota.clients.agents import CConsumer, place, with_methods
-from kclient_quota.clients.calls import NotMade, log_in_as, merged
+from kclient_quota.clients.calls import NotMade, interruptible, log_in_as, merged
 from kclient_quota.clients.consumer import settings
 from kclient_quota.clients.consumer.core import ConsumerCore
 from kclient_quota.clients.consumer.fetching import made_apart
@@ -23,7 +23,6 @@ from kclient_quota.clients.consumer.storing import Storing
 from kclient_quota.clients.consumer.watching import WATCHING, PollWatch
 from kclient_quota.clients.heartbeat import CLOSED
 from kclient_quota.clients.interceptor import ConsumerInterceptors, closing_unless_made, load
-from kclient_quota.clients.interrupts import interruptible
 from kclient_quota.clients.librdkafka.keys import explained
 from kclient_quota.clients.limits import LimitFinder, LimitWatch, longest_throttle_ms, warn_of_default_client_id
 from kclient_quota.clients.quota_state import BrokerQuotaState

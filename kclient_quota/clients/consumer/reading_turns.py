@@ -35,6 +35,7 @@ class ReadingTurns:
         self._passed_ms: Counter[Partition] = Counter()  # for how long others have been read while it had more
         self._quiet_ms: Counter[int] = Counter()  # for how long nothing has come of a broker while some rest
         self._excused_until_ms: dict[Partition, int] = {}
+        self._given: dict[Partition, int] = {}  # how far those had been handed over that rested last
         self._looked_at_ms = 0
 
     def look(
@@ -61,6 +62,7 @@ class ReadingTurns:
         before, self._next = self._next, {part: seen.positions[part][0] for part in seen.leaders}
         self._resting = set(resting) & self._next.keys()
         self._forget(before.keys() - self._next.keys())
+        self._given.update((part, at) for part, at in seen.given.items() if part in self._resting)
         together: defaultdict[int, list[Partition]] = defaultdict(list)
         for part, node in seen.leaders.items():
             together[node].append(part)
@@ -70,7 +72,7 @@ class ReadingTurns:
             since_ms = self._quiet_ms[node] + elapsed_ms
             self._note(eager, moved, min(since_ms, max(elapsed_ms, ceil(turn_ms / LUMPS))))
             self._quiet_ms[node] = 0 if moved else since_ms
-            had_turns = {part for part in eager if self._read_ms[part] >= turn_ms}
+            had_turns = {part for part in eager if self._read_ms[part] >= turn_ms and self._may_rest(part, seen)}
             if had_turns.issuperset(eager):
                 self._over(every)
             elif max(self._passed_ms[part] for part in eager) >= turn_ms:
@@ -84,6 +86,14 @@ class ReadingTurns:
         """Whether it has more, and is not resting."""
         at, end = seen.positions[part]
         return 0 <= at < end and part not in self._resting and self._excused_until_ms.get(part, now_ms) <= now_ms
+
+    def _may_rest(self, part: Partition, seen: FetchStatistics) -> bool:
+        """Not where nothing has been handed over since its last rest, as of records of an aborted transaction.
+
+        After a rest librdkafka begins behind what it has handed over last: a partition whose transaction takes longer
+        than a turn would read the same of it again and again.
+        """
+        return part not in self._given or seen.given.get(part) != self._given[part]
 
     def _note(self, eager: list[Partition], moved: set[Partition], spent_ms: int) -> None:
         """So long has been spent on what has moved: what comes less often than is looked was waited for, too.
@@ -116,3 +126,4 @@ class ReadingTurns:
         self._over(gone)
         for part in gone:
             self._excused_until_ms.pop(part, None)
+            self._given.pop(part, None)

@@ -16,7 +16,7 @@ from typing import Final
 from confluent_kafka import KafkaError, Message
 
 from kclient_quota.clients.agents import CConsumer
-from kclient_quota.clients.calls import seconds, whole
+from kclient_quota.clients.calls import interruptible, seconds, whole
 from kclient_quota.clients.consumer.core import ENDLESS
 from kclient_quota.clients.consumer.fetching import was_not_told
 from kclient_quota.clients.consumer.held import key_of
@@ -25,7 +25,6 @@ from kclient_quota.clients.consumer.pausing import Pausing
 from kclient_quota.clients.consumer.poll_idle import PollIdle
 from kclient_quota.clients.heartbeat import Beat
 from kclient_quota.clients.interceptor import ConsumerInterceptors
-from kclient_quota.clients.interrupts import interruptible
 from kclient_quota.clients.wait_time import WaitTime
 from kclient_quota.clock import monotonic
 from kclient_quota.pacing.fetching.fetch_sizes import FetchSizes

@@ -19,9 +19,8 @@ from operator import call
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, Message
-from kclient_telemetry.locks import reentrant_lock
 
-from kclient_quota.clients.calls import Bell, is_needed
+from kclient_quota.clients.calls import Bell, held_with, is_needed
 from kclient_quota.clock import monotonic, sleep
 
 logger = logging.getLogger("kclient_quota")
@@ -175,7 +174,7 @@ class Outbox:
     is_watched: bool = _barred("watcher", "bars", "spare_bars", when=True)
 
     def __init__(self) -> None:
-        self.lock = reentrant_lock()
+        self.lock = held_with()
         self.bars, self.spare_bars = {"limit", "watcher"}, {"use", "watcher"}
         self.spare = 0.0
         self.polls_straight = False
@@ -364,7 +363,7 @@ class Outbox:
 
     def after_fork(self) -> None:
         """This process is a child now: nobody sends here, and what the parent has to report is the parent's."""
-        self.lock = reentrant_lock()
+        self.lock = held_with()
         self.inbox = Inbox()
         self.news = Bell()
         self.reports.clear()

@@ -19,11 +19,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import confluent_kafka
 from confluent_kafka import KafkaException
-from kclient_telemetry.locks import reentrant_lock
 
 from kclient_quota.clients.agents import AsGiven, CProducer, is_watched, place, with_methods
-from kclient_quota.clients.calls import NotMade, is_fatal, log_in_as, merged, put_off, seconds, undisturbed
-from kclient_quota.clients.interrupts import MISTAKEN, lost_interrupt
+from kclient_quota.clients.calls import NotMade, held_with, is_fatal, log_in_as, merged, put_off, seconds, undisturbed
 from kclient_quota.clients.producer.outbox import RECORD_BYTES, Callback, Handed
 from kclient_quota.clients.producer.taking import (
     BLOCK_MS,
@@ -35,6 +33,7 @@ from kclient_quota.clients.producer.transaction import Transaction
 from kclient_quota.clients.producer.waiting import NOW, POLL_IN_C, PRODUCE_IN_C, PURGE_MS
 from kclient_quota.clients.telemetry_methods import TelemetryMethods
 from kclient_quota.clock import SYSTEM_CLOCK, Clock
+from kclient_quota.errors import MISTAKEN, lost_interrupt
 
 if TYPE_CHECKING:
     from typing import Self
@@ -59,7 +58,7 @@ class PacedProducer(TakingProducer, TelemetryMethods):
     _kq_max_block_ms = 0
     _kq_raises = False
     _kq_closed = True
-    _kq_closing = reentrant_lock()  # of one whose subclass has forgotten to make it; each has its own
+    _kq_closing = threading.RLock()  # of one whose subclass has forgotten to make it; each has its own
     _kq_abandoned = False
     _kq_sender = cast("Sender", NotMade(RuntimeError, "Producer has been closed"))
     _kq_hearing = cast("Hearing", _kq_sender)
@@ -90,7 +89,7 @@ class PacedProducer(TakingProducer, TelemetryMethods):
         self._kq_waiting: dict[int, Handed] = {}
         self._kq_said: set[str] = set()
         self._kq_closed = self._kq_abandoned = False
-        self._kq_closing = reentrant_lock()
+        self._kq_closing = held_with()
         self._kq_hearing, self._kq_sender, self._kq_telemetry = parts.hearing, parts.sender, parts.telemetry
         try:
             with closing_unless_made(parts.chain):

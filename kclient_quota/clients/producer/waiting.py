@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from confluent_kafka import KafkaException
 
 from kclient_quota.clients.agents import CProducer
-from kclient_quota.clients.calls import CallApart, inside, may_be_a_handlers, moments, real, undisturbed
-from kclient_quota.clients.interrupts import interruptible
+from kclient_quota.clients.calls import CallApart, inside, interruptible, may_be_a_handlers, moments, real, undisturbed
 from kclient_quota.clients.producer.outbox import Handed, Outbox
 from kclient_quota.clients.producer.transaction import Transaction
 from kclient_quota.clock import Clock

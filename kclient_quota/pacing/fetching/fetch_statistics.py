@@ -16,6 +16,7 @@ class FetchStatistics:
         received: bytes and responses with something in them received so far, by broker.
         leaders: which broker each assigned partition is fetched from.
         positions: the offset of each of these that is fetched next, and its end; -1: not known.
+        given: the offset after what librdkafka has handed over last of each of these; negative: nothing yet.
     """
 
     at_ms: int
@@ -24,6 +25,7 @@ class FetchStatistics:
     received: Mapping[int, tuple[int, int]]
     leaders: Mapping[tuple[str, int], int]
     positions: Mapping[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
+    given: Mapping[tuple[str, int], int] = field(default_factory=dict)
 
 
 def fetch_statistics(statistics: Mapping[str, Any], responses: Mapping[int, int], at_ms: int) -> FetchStatistics:
@@ -37,6 +39,7 @@ def fetch_statistics(statistics: Mapping[str, Any], responses: Mapping[int, int]
     queued_bytes = queued_count = 0
     leaders: dict[tuple[str, int], int] = {}
     positions: dict[tuple[str, int], tuple[int, int]] = {}
+    given: dict[tuple[str, int], int] = {}
     for name, topic in statistics.get("topics", {}).items():
         for partition in topic["partitions"].values():
             # Every partition's queue is forwarded to the consumer's, so each reports the length of the whole.
@@ -46,12 +49,13 @@ def fetch_statistics(statistics: Mapping[str, Any], responses: Mapping[int, int]
                 key = name, partition["partition"]
                 leaders[key] = partition["broker"]
                 positions[key] = partition.get("next_offset", -1), end_of(partition)
+                given[key] = partition.get("app_offset", -1)
     received = {
         broker["nodeid"]: (broker["rxbytes"], responses.get(broker["nodeid"], 0))
         for broker in statistics.get("brokers", {}).values()
         if broker["nodeid"] >= 0 and broker["source"] != "logical"
     }
-    return FetchStatistics(at_ms, queued_bytes, queued_count, received, leaders, positions)
+    return FetchStatistics(at_ms, queued_bytes, queued_count, received, leaders, positions, given)
 
 
 def end_of(partition: Mapping[str, Any]) -> int:

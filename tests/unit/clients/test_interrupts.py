@@ -5,7 +5,7 @@ from typing import NoReturn
 
 import pytest
 
-from kclient_quota.clients.interrupts import interruptible
+from kclient_quota.clients.calls import interruptible
 
 LOOKED_UP = "Module not found when looking up confluent_kafka.ThrottleEvent"
 SET = "<built-in method append of collections.deque object> returned a result with an exception set"

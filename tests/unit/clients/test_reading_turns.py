@@ -31,15 +31,23 @@ class Broker:
         self.node = node
         self.stuck: set[int] = set()
         self.paused: set[tuple[str, int]] = set()
+        self.aborted: dict[int, range] = {}
+        self.given = dict.fromkeys(self.ends, -1)
 
     def seen(self, now_ms: int) -> FetchStatistics:
         positions = {("t", number): (at, self.ends[number]) for number, at in self.at.items()}
-        return FetchStatistics(now_ms, 0, 0, {}, dict.fromkeys(positions, self.node), positions)
+        given = {("t", number): at for number, at in self.given.items()}
+        return FetchStatistics(now_ms, 0, 0, {}, dict.fromkeys(positions, self.node), positions, given)
 
     def give(self, resting: set[tuple[str, int]]) -> int | None:
+        for number in self.aborted:
+            if ("t", number) in resting:
+                self.at[number] = max(0, self.given[number])
         for number, at in self.at.items():
             if at < self.ends[number] and ("t", number) not in resting | self.paused and number not in self.stuck:
                 self.at[number] += 10
+                if at not in self.aborted.get(number, ()):
+                    self.given[number] = self.at[number]
                 return number
         return None
 
@@ -150,7 +158,7 @@ def test_whoever_goes_is_forgotten() -> None:
     broker.at = {}
     reader.look()
     turns = reader.turns
-    kept = (turns._resting, turns._next, turns._read_ms, turns._passed_ms, turns._excused_until_ms)
+    kept = (turns._resting, turns._next, turns._read_ms, turns._passed_ms, turns._excused_until_ms, turns._given)
     assert not any(kept)
 
 
@@ -164,6 +172,19 @@ def test_partitions_of_another_broker_are_not_waited_for() -> None:
         positions = {**first.positions, ("u", 0): second.positions["t", 0]}
         seen = FetchStatistics(now_ms, 0, 0, {}, {("t", 0): 1, ("u", 0): 2}, positions)
         assert not turns.look(seen, (), (), TURN_MS, now_ms)
+
+
+@pytest.mark.parametrize("begins", [0, 30, 80])
+def test_an_aborted_transaction_of_more_than_a_turn_is_read_on_end(begins: int) -> None:
+    """Nothing of it is handed over, and after a rest librdkafka begins behind what was."""
+    broker = Broker(10_000, 10_000, 10_000)
+    broker.aborted[0] = range(begins, begins + 200)
+    runs = lengths(Reader(broker).read(120))
+    assert [number for number, _ in runs[:9]] == [0, 1, 2, 0, 1, 2, 0, 1, 2]
+    longest = max(count for number, count in runs if number == 0)
+    assert 20 <= longest <= 22
+    assert broker.given[0] > begins + 200
+    assert {count for number, count in runs[1:-1] if number != 0} == {TURN_MS // LOOK_MS}
 
 
 @pytest.mark.parametrize("end", [-1, 0])
