@@ -4,13 +4,13 @@ No loop waits for what another one is to do: one that runs now may stand still, 
 """
 
 import asyncio
+import concurrent.futures
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    import concurrent.futures
-
     from kclient_quota.clients.aio.heartbeat import Beats
     from kclient_quota.clients.aio.pending import Report
 
@@ -39,11 +39,24 @@ class Waiter:
         self._woken.clear()
 
 
-async def ended(job: "concurrent.futures.Future[Any]") -> None:
+async def ended(job: concurrent.futures.Future[Any]) -> None:
     """Wait until a worker's job has ended, in whatever way; others may, too, and cancelling this leaves it alone."""
     waiter = Waiter()
     job.add_done_callback(lambda _: waiter.wake())
     await waiter.wait()
+
+
+class InThisThread(concurrent.futures.Executor):
+    """Has jobs done at once by who submits them: once the interpreter ends workers begin nothing more."""
+
+    def submit(self, work: Callable[..., Any], /, *args: Any, **kwargs: Any) -> concurrent.futures.Future[Any]:
+        """Do it."""
+        job: concurrent.futures.Future[Any] = concurrent.futures.Future()
+        try:
+            job.set_result(work(*args, **kwargs))
+        except BaseException as error:  # noqa: BLE001 - raised where it is waited for
+            job.set_exception(error)
+        return job
 
 
 class InLoop:

@@ -8,7 +8,9 @@ and every loop may end.
 
 import asyncio
 import concurrent.futures
+import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from math import inf
 from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
@@ -20,7 +22,7 @@ from kclient_quota.clients.aio.arguments import configuration, fit_time, workers
 from kclient_quota.clients.aio.buffer import Buffer
 from kclient_quota.clients.aio.handing import Handing
 from kclient_quota.clients.aio.heartbeat import Beats
-from kclient_quota.clients.aio.loops import InLoop, ended
+from kclient_quota.clients.aio.loops import InLoop, InThisThread, ended
 from kclient_quota.clients.aio.pending import InnerProducer, Pending, message_of, never_blocking
 from kclient_quota.clients.calls import TEXT, real
 from kclient_quota.clients.producer.transaction import not_taken
@@ -33,6 +35,8 @@ from kclient_quota.metrics import MetricName
 
 if TYPE_CHECKING:
     from kclient_quota.clients.producer.sorting import Place
+
+logger = logging.getLogger("kclient_quota")
 
 
 class AIOProducer(Handing, AIOTelemetryMethods):
@@ -262,8 +266,26 @@ class AIOProducer(Handing, AIOTelemetryMethods):
         if here.closing is None or here.closing.cancelled():  # the latter with all other tasks of a loop
             with self._buffer.lock:
                 self._is_closed = True
-            here.closing = asyncio.create_task(self._close(here))
+            here.closing = asyncio.create_task(self._close_anyway(here))
         await asyncio.shield(here.closing)
+
+    async def _close_anyway(self, here: InLoop) -> None:
+        try:
+            await self._close(here)
+        except asyncio.CancelledError:
+            # With all other tasks: its loop ends, and so may the process, which waits for its workers.
+            if self._waiting() and self._ending is None:
+                with suppress(RuntimeError):  # they have ended
+                    self.executor.submit(self._close_alone)
+            raise
+
+    def _close_alone(self) -> None:
+        """In a worker, in an event loop of its own: deliver what there is and close, though no other loop runs."""
+        for job in (self._handing, self._polling):
+            if job is not None:
+                job.cancel()  # one that waits for this worker
+        self.executor, self._owns_executor = InThisThread(), False
+        asyncio.run(self.close())
 
     async def _close(self, here: InLoop) -> None:
         while not self._may_close():  # noqa: ASYNC110 - another loop does, or may stand still and tell nobody
@@ -272,6 +294,8 @@ class AIOProducer(Handing, AIOTelemetryMethods):
         while self._waiting() and self._clock.now_ms() < deadline_ms and not self._producer.outlasts(deadline_ms):
             await self._flush(self._deadline_ms(SLICE_MS / 1000))
         error = quota_used_up(self._retry_after_ms)
+        if left := self._waiting():
+            logger.warning("Producer closes with %d messages that its broker did not take: they are purged", left)
         self._drop(lambda delivered: delivered.set_exception(error))
         self._start_pump()  # which may have been cancelled, and tells those that a worker has
         await self._idle(here.pump)
