@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import Producer, TopicPartition
 
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.clients.consumer import Consumer
@@ -16,6 +16,7 @@ from tests.filling import fill
 PARTITIONS = 3
 EACH = 3_200
 SHORT = 1_120
+ABORTED = 1_600
 RATE = 400_000
 """A turn is of two seconds then, and a partition's backlog of eight."""
 
@@ -24,11 +25,25 @@ Offsets = dict[int, list[int]]
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker(topics={"t": PARTITIONS, "short": PARTITIONS}) as broker:
+    with EmbeddedBroker(topics={"t": PARTITIONS, "short": PARTITIONS, "aborted": PARTITIONS}) as broker:
         fill(broker, "t", PARTITIONS * EACH, 16, PARTITIONS)
         fill(broker, "short", PARTITIONS * SHORT, 16, PARTITIONS)
+        fill_with_what_is_aborted(broker, "aborted")
         broker.set_quota(client_id="app", consumer_byte_rate=RATE)
         yield broker
+
+
+def fill_with_what_is_aborted(cluster: EmbeddedBroker, topic: str) -> None:
+    """In the first partition one transaction of two turns, which is aborted; in the others what is read beside it."""
+    conf = {"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 30_000, "batch.num.messages": 16}
+    producer = Producer({**conf, "transactional.id": "a"})
+    producer.init_transactions()
+    producer.begin_transaction()
+    for _ in range(ABORTED):
+        producer.produce(topic, b"x" * 1_000, partition=0)
+    producer.flush()
+    producer.abort_transaction()
+    fill(cluster, topic, PARTITIONS * EACH, 16, PARTITIONS)
 
 
 def read(consumer: Consumer, found: Offsets, end: Any, most_s: float = 30) -> None:
@@ -57,6 +72,17 @@ def test_nothing_is_lost_or_doubled_by_turns(cluster: EmbeddedBroker) -> None:
     read(consumer, found, lambda: sum(map(len, found.values())) == PARTITIONS * SHORT)
     assert all(offsets == list(range(SHORT)) for offsets in found.values())
     assert consumer.poll(0.5) is None
+    consumer.close()
+
+
+def test_what_rests_amid_an_aborted_transaction_gets_past_it_while_others_have_more(cluster: EmbeddedBroker) -> None:
+    """Nothing of it is handed over, and after a rest librdkafka begins anew where the application is."""
+    consumer, found = consumer_of(cluster, "aborted", "app"), defaultdict(list)
+    read(consumer, found, lambda: found[0])
+    assert found[0][:1] == [ABORTED + 1]
+    assert all(0 < len(found[other]) < EACH for other in (1, 2))
+    read(consumer, found, lambda: len(found[0]) >= 1_000)
+    assert found[0] == list(range(ABORTED + 1, ABORTED + 1 + len(found[0])))
     consumer.close()
 
 

@@ -82,6 +82,7 @@ class Fetching(CConsumer):
     _kq_asked: set[Partition]
     _kq_was_not_told = False
     _kq_paused: set[Partition]
+    _kq_paused_by_us: list[TopicPartition]  # as more is held than there is room for
     _kq_resting: frozenset[Partition] = frozenset()  # not fetched while others have their turns
     _kq_turns: frozenset[Partition] = frozenset()  # what is to rest from the next fetch on
     _kq_is_cooperative = False
@@ -158,7 +159,7 @@ class Fetching(CConsumer):
         self._kq_resting = before | resting
         if begun := resting - before:
             self._kq_pause_source([TopicPartition(*key) for key in begun], is_paused=True)
-        if ended := before - resting - self._kq_paused:
+        if ended := before - resting - self._kq_paused - {key_of(part) for part in self._kq_paused_by_us}:
             self._kq_pause_source([TopicPartition(*key) for key in ended], is_paused=False)
         self._kq_resting = resting
 

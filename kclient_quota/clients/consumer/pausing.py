@@ -11,11 +11,10 @@ class Pausing(Recovering):
 
     _kq_is_open = False
     _kq_paused: set[Partition]
-    _kq_paused_by_us: list[TopicPartition]
 
     def _kq_prepare_pausing(self) -> None:
         self._kq_paused = set()
-        self._kq_paused_by_us = []  # as more is held than there is room for
+        self._kq_paused_by_us = []
 
     def _kq_resume_ours(self) -> None:
         """Some of what was held is being handed over: there is room again."""

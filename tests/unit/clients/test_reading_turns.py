@@ -4,6 +4,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from confluent_kafka import TopicPartition
 
 from kclient_quota.clients.consumer.fetching import Fetching
 from kclient_quota.clients.consumer.reading_turns import LUMPS, ReadingTurns
@@ -330,6 +331,7 @@ class Source:
 
     def __init__(self) -> None:
         self._kq_resting = self._kq_turns = self._kq_paused = frozenset[tuple[str, int]]()
+        self._kq_paused_by_us: list[TopicPartition] = []
         self.paused: set[tuple[str, int]] = set()
         self.is_interrupted = False
 
@@ -342,6 +344,14 @@ class Source:
     def rest(self, *numbers: int, is_interrupted: bool = False) -> None:
         self.is_interrupted = is_interrupted
         Fetching._kq_rest(self, frozenset(("t", number) for number in numbers))  # type: ignore[arg-type]
+
+
+def test_what_there_is_no_room_for_stays_paused_when_its_rest_ends() -> None:
+    source = Source()
+    source.rest(0, 1)
+    source._kq_paused_by_us = [TopicPartition("t", 1)]
+    source.rest()
+    assert source.paused == {("t", 1)}
 
 
 @pytest.mark.parametrize("numbers", [(), (1,), (0, 1)])
