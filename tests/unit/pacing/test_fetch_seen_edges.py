@@ -59,6 +59,18 @@ def test_partitions_that_are_fetched_have_a_leader() -> None:
     assert found.leaders == {("a", 0): 0, ("a", 1): 5, ("b", 0): 2}
 
 
+def test_how_far_a_partition_is_fetched_and_handed_over_and_where_it_ends() -> None:
+    """An open transaction ends it, one that is its very first included."""
+    told: list[dict[str, Any]] = [
+        {"next_offset": 8, "app_offset": 5, "hi_offset": 9, "ls_offset": 0},
+        {"next_offset": 7, "app_offset": -1001, "hi_offset": 9, "ls_offset": -1},
+        {},
+    ]
+    found = fetch_statistics(event([], a=[{**partition(at), **each} for at, each in enumerate(told)]), {}, 0)
+    assert found.positions == {("a", 0): (8, 0), ("a", 1): (7, 9), ("a", 2): (-1, -1)}
+    assert found.given == {("a", 0): 5, ("a", 1): -1001, ("a", 2): -1}
+
+
 def test_what_was_seen_is_a_fact() -> None:
     seen = FetchStatistics(1, 2, 3, {}, {})
     with pytest.raises(AttributeError):
