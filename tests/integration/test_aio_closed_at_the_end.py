@@ -67,3 +67,70 @@ def test_what_the_quota_keeps_back_for_too_long_is_told_of(broker: EmbeddedBroke
     assert found == list(range(len(found)))
     assert len(found) < MESSAGES
     assert "messages that its broker did not take" in ran.stderr
+
+
+WITH_LIBRDKAFKA = """
+import asyncio, sys
+from kclient_quota import AIOProducer
+
+async def main(messages, servers):
+    conf = {"bootstrap.servers": servers, "client.id": "app", "max.in.flight": 1, "batch.num.messages": 5}
+    producer = AIOProducer(conf)
+    for number in range(int(messages)):
+        await producer.produce("orders", b"%09d" % number)
+    try:
+        await asyncio.wait_for(producer.close(), 0.05)
+    except asyncio.TimeoutError:
+        print("cut short")
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+def test_what_librdkafka_has_is_delivered_before_the_process_ends(broker: EmbeddedBroker) -> None:
+    """It has all of it, and nothing waits for the quota: confluent_kafka.aio's worker waits for its deliveries."""
+    broker.set_quota(client_id="app", producer_byte_rate=None)
+    broker.faults.delay_on("Produce", 200)
+    command = [sys.executable, "-c", WITH_LIBRDKAFKA, "50", broker.bootstrap_servers]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert (ran.stdout, ran.stderr) == ("cut short\n", "")
+    assert stored(broker) == list(range(50))
+
+
+AGAIN = """
+import asyncio, faulthandler, sys
+from kclient_quota import AIOProducer
+
+made = []
+
+async def main(messages, servers, *_):
+    made.append(AIOProducer({"bootstrap.servers": servers, "client.id": "app"}, max_workers=1))
+    for number in range(int(messages)):
+        await made[0].produce("orders", b"%09d" % number + bytes(291))
+    await again(0.05)
+
+async def again(seconds):
+    try:
+        await asyncio.wait_for(made[0].close(), seconds)
+        print("closed")
+    except asyncio.TimeoutError:
+        print("cut short")
+
+faulthandler.dump_traceback_later(40, exit=True)
+asyncio.run(main(*sys.argv[1:]))
+for seconds in sys.argv[3:]:
+    asyncio.run(again(float(seconds)))
+"""
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [(["0.3", "0.3"], ["cut short"] * 3), (["30"], ["cut short", "closed"])],
+    ids=["cut-short-again", "closed"],
+)
+def test_closed_again_by_another_loop(broker: EmbeddedBroker, seconds: list[str], told: list[str]) -> None:
+    """With one worker, whoever comes first: neither waits for what the other is to do with it."""
+    command = [sys.executable, "-c", AGAIN, str(MESSAGES), broker.bootstrap_servers, *seconds]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert (ran.stdout.split(), ran.stderr) == (" ".join(told).split(), "")
+    assert stored(broker) == list(range(MESSAGES))

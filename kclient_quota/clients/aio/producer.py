@@ -273,19 +273,26 @@ class AIOProducer(Handing, AIOTelemetryMethods):
         try:
             await self._close(here)
         except asyncio.CancelledError:
-            # With all other tasks: its loop ends, and so may the process, which waits for its workers.
-            if self._waiting() and self._ending is None:
+            # With all other tasks: its loop ends, and so may the process, which waits for its workers. What librdkafka
+            # has is not delivered yet, either; and nobody else is to be at it, whose executor would be another then.
+            is_left = self._waiting() or len(self._producer)
+            if is_left and self._ending is None and self._may_close():
                 with suppress(RuntimeError):  # they have ended
                     self.executor.submit(self._close_alone)
             raise
 
     def _close_alone(self) -> None:
         """In a worker, in an event loop of its own: deliver what there is and close, though no other loop runs."""
+        asyncio.run(self._close_in_worker())
+
+    async def _close_in_worker(self) -> None:
+        if not self._may_close():
+            return  # another loop has begun to by now, and may wait for this worker
         for job in (self._handing, self._polling):
             if job is not None:
                 job.cancel()  # one that waits for this worker
         self.executor, self._owns_executor = InThisThread(), False
-        asyncio.run(self.close())
+        await self._close(self._here())
 
     async def _close(self, here: InLoop) -> None:
         while not self._may_close():  # noqa: ASYNC110 - another loop does, or may stand still and tell nobody
