@@ -135,3 +135,17 @@ def test_who_goes_on_producing_does_not_keep_a_commit_waiting(broker: EmbeddedBr
         thread.join(60)
     producer.close()
     assert sorted(committed(broker, "orders")) == sorted(delivered)
+
+
+def test_a_commit_that_is_refused_refuses_nobody(broker: EmbeddedBroker) -> None:
+    """A producer without transactions has none that ends; confluent_kafka says so, and others go on producing."""
+    producer = kclient_quota.Producer({"bootstrap.servers": broker.bootstrap_servers})
+    other = Other(producer)
+    with producer._kq_ending():  # as long as the refusal takes
+        other.run("produce")
+        other.run("produce_batch")
+    with pytest.raises(KafkaException, match="_NOT_CONFIGURED"):
+        producer.commit_transaction(1)
+    assert other.told == []
+    assert producer.flush(30) == 0
+    producer.close()

@@ -131,6 +131,9 @@ class TransactingProducer(WaitingProducer):
     @contextmanager
     def _kq_ending(self) -> Iterator[None]:
         """Whatever other threads produce from here on is refused; what they have got in by now is not."""
+        if not self._kq_transaction.possible:
+            yield  # librdkafka says so, and others go on
+            return
         outbox, ident = self._kq_outbox, threading.get_ident()
         ending = self._kq_transaction.ending
         is_inner = ident in ending  # a callback ends it in a call that was to do so
