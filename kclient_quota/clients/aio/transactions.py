@@ -58,9 +58,8 @@ class AIOTransactions(confluent_kafka.aio.AIOProducer):
         Raises:
             QuotaThrottledError: as `Producer.begin_transaction()`.
         """
-        with (
-            self._being_ended()
-        ):  # or before it was begun: what comes then is refused by and by, and not to be waited for
+        # Until it is begun what others produce is refused by and by, and not to be waited for.
+        with self._being_ended():
             await self.flush()
         deadline_ms = self._clock.now_ms() + self._max_block_ms
         while not self._raises and (wait_ms := self._producer.begin_wait_ms()):
