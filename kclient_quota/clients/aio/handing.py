@@ -64,7 +64,7 @@ class Handing(AIOTransactions):
         if here.timer is not None:
             here.timer.cancel()
             here.timer = None
-        if here.pump is None and self._is_wanted(here):
+        if here.pump is None and not here.is_left and self._is_wanted(here):
             here.pump = here.loop.create_task(self._run_pump(here))
 
     def _is_wanted(self, here: InLoop) -> bool:
@@ -164,7 +164,7 @@ class Handing(AIOTransactions):
 
     def _start_poller(self) -> None:
         here = self._here()
-        if here.poller is None:
+        if here.poller is None and not here.is_left:
             here.poller = here.loop.create_task(self._run_poller(here))
 
     async def _run_poller(self, here: InLoop) -> None:

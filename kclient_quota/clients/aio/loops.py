@@ -88,6 +88,11 @@ class InLoop:
         self.closing: asyncio.Task[None] | None = None
         self._heir: InLoop | None = None
 
+    @property
+    def is_left(self) -> bool:
+        """Whether its close was cancelled with all other tasks: it ends, and a task that begins now never would."""
+        return self.closing is not None and self.closing.cancelled()
+
     def hear(self, report: "Report") -> None:
         """A report has come, in a worker."""
         self.reports.append(report)

@@ -277,6 +277,7 @@ class AIOProducer(Handing, AIOTelemetryMethods):
             # has is not delivered yet, either; and nobody else is to be at it, whose executor would be another then.
             is_left = self._waiting() or len(self._producer)
             if is_left and self._ending is None and self._may_close():
+                self._closer = None  # the worker is, unless another loop comes first
                 with suppress(RuntimeError):  # they have ended
                     self.executor.submit(self._close_alone)
             raise
