@@ -3,6 +3,8 @@
 import threading
 from collections.abc import Callable
 
+from kclient_telemetry.locks import take
+
 
 class LateLock:
     """A lock for what all of a process have in common; use it with `with`.
@@ -25,8 +27,7 @@ class LateLock:
         return self._made.setdefault("lock", threading.RLock())
 
     def __enter__(self) -> None:
-        for _ in iter(self._lock().acquire, None):  # it is held, or not: after a call a Ctrl-C would come in between
-            break
+        take(self._lock())
 
     def _leave(self) -> Callable[..., object]:
         return self._lock().__exit__

@@ -10,14 +10,19 @@ import sys
 import threading
 
 
+def take(lock: "threading.RLock") -> None:
+    """Take it, or not: a loop calls without looking for signals afterwards, and so does a return to Python's code."""
+    for _ in iter(lock.acquire, None):
+        break
+
+
 class _Whole(_thread.RLock):  # type: ignore[misc] # final in typeshed only
     """Taken, or not taken, with `with`: nothing that a handler raises comes in between."""
 
     __slots__ = ()
 
     def __enter__(self) -> bool:  # type: ignore[override] # `with` gives nothing
-        for _ in iter(self.acquire, None):  # a loop calls without looking for signals afterwards, and so does a return
-            break
+        take(self)
         return True
 
 
