@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping  # noqa: TC003 - frameworks that inject resolve the annotations of `__init__`
 from typing import TYPE_CHECKING, Any, Self
 
 from kclient_quota.admin.quotas import REQUEST_TIMEOUT_S, QuotaAdmin, Quotas
 from kclient_quota.clock import SYSTEM_CLOCK, Clock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from kclient_quota.admin.client_metrics import ClientMetricsSubscription
     from kclient_quota.admin.effective import EffectiveQuota

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping  # noqa: TC003 - frameworks that inject resolve the annotations of `__init__`
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -28,7 +29,7 @@ from kclient_quota.quota.entity import CLIENT_ID, DEFAULT, IP, USER, ClientQuota
 from kclient_quota.wire.error_codes import ErrorCode, error_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from kclient_quota.admin.client_metrics import ClientMetricsSubscription
     from kclient_quota.cluster.brokers import ClusterMetadata

@@ -35,8 +35,11 @@ class TelemetryMethods:
 
     __slots__ = ()
 
-    _kq_telemetry: ClientTelemetry | None = None
-    _kq_closes: Callable[[TelemetryMethods], None] | None = None
+    if TYPE_CHECKING:  # nothing that `typing.get_type_hints()` of a subclass could not resolve
+        _kq_telemetry: ClientTelemetry | None
+        _kq_closes: Callable[[TelemetryMethods], None] | None
+    _kq_telemetry = None
+    _kq_closes = None
 
     def _kq_start_telemetry(self) -> None:
         from kclient_quota.clients import live  # noqa: PLC0415 - loaded with the first client

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING, Any, Self
+
+from kclient_telemetry.locks import reentrant_lock
 
 from kclient_quota.cluster.security import CurrentSecurity, parse_bootstrap_servers
 from kclient_quota.errors import ClusterError
@@ -47,7 +48,7 @@ class ClusterClient:
         self._bootstrap = parse_bootstrap_servers(conf)
         self._security = CurrentSecurity(conf)
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = reentrant_lock()
         self._connections: dict[int, Connection] = {}
         self._addresses: dict[int, Address] = {}
         self._controller_id = _ANY

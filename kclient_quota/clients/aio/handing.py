@@ -39,13 +39,14 @@ class Handing(AIOTransactions):
     _loops: dict[asyncio.AbstractEventLoop, InLoop]
     _buffer: Buffer
     _in_hand: list[Pending]  # what the worker has that hands over, `_handing`
-    _handing: "concurrent.futures.Future[dict[Place, BufferError]] | None"
     _polling: "concurrent.futures.Future[int] | None"  # the worker that polls
     _retry_after_ms: int
-    _full: "Mapping[Place, BufferError]"
     _waits: InLoop | None = None  # whose pump has seen to what was handed over last
     _purged: bool
     _is_closed: bool
+    if TYPE_CHECKING:  # nothing that `typing.get_type_hints()` of a subclass could not resolve
+        _handing: concurrent.futures.Future[dict[Place, BufferError]] | None
+        _full: Mapping[Place, BufferError]
 
     # Handing over -------------------------------------------------------------------------------------------------
 

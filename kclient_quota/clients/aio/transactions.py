@@ -35,7 +35,9 @@ class AIOTransactions(confluent_kafka.aio.AIOProducer):
     _clock: Clock
     _buffer: Buffer
     _ends: list[int | None]  # the transactions that are being ended
-    _aborting: "concurrent.futures.Future[KafkaException] | None" = None
+    if TYPE_CHECKING:  # nothing that `typing.get_type_hints()` of a subclass could not resolve
+        _aborting: concurrent.futures.Future[KafkaException] | None
+    _aborting = None
 
     def _drop(self, tell: "Callable[[asyncio.Future[Any]], object]") -> None:
         """Forget the messages that wait for the quota."""

@@ -49,9 +49,11 @@ ANSWER_S: Final = 30
 class TakingProducer(TransactingProducer):
     """What `produce()` does while the quota applies."""
 
-    _kq_chain: "ProducerInterceptors"
-    _kq_sorting: "Sorting"
-    _kq_new_waiting: "Callable[[str, int, Handed, int], Waiting]"
+    if TYPE_CHECKING:  # nothing that `typing.get_type_hints()` of a subclass could not resolve
+        _kq_chain: ProducerInterceptors
+        _kq_sorting: Sorting
+        _kq_new_waiting: Callable[[str, int, Handed, int], Waiting]
+        _kq_wait_log: WaitLog
     _kq_default_callback: Callback | None
     _kq_client_id: str
     _kq_most_bytes: int
@@ -59,7 +61,6 @@ class TakingProducer(TransactingProducer):
     _kq_most_messages: int
     _kq_closed: bool
     _kq_said: set[str]
-    _kq_wait_log: "WaitLog"
     _kq_waiting: dict[int, Handed]
     _kq_hasty_s = HASTY_S
 

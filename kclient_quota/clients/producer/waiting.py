@@ -60,12 +60,9 @@ class WaitingProducer(CProducer):
     """What stands between a producer's doors and librdkafka."""
 
     _kq_outbox: Outbox
-    _kq_beginning: "Beginning"
     _kq_asks_produce: bool
     _kq_flushes_in_slices = False  # whether a flush is made of many, and has more time than each of them
     _kq_is_watched = True  # whether somebody wants to look at each message
-    _kq_sender: "Sender"
-    _kq_hearing: "Hearing"
     _kq_transaction: Transaction
     _kq_clock: Clock
     _kq_heartbeat: Callable[[], Any] | None
@@ -73,6 +70,10 @@ class WaitingProducer(CProducer):
     _kq_most_messages: int
     _kq_raises: bool
     _kq_closed: bool
+    if TYPE_CHECKING:  # nothing that `typing.get_type_hints()` of a subclass could not resolve
+        _kq_beginning: Beginning
+        _kq_sender: Sender
+        _kq_hearing: Hearing
 
     def __new__(cls, *_args: Any, **_kwargs: Any) -> "Self":
         """An object that is as good as closed until `__init__()` is called, which a subclass may forget."""
