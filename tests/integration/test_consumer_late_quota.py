@@ -119,7 +119,7 @@ def test_partitions_that_come_and_go_meanwhile(cluster: EmbeddedBroker, strategy
     while any(len(found) < EACH for found in seen.values()):
         assert time.monotonic() < deadline, {number: len(found) for number, found in seen.items()}
         for reader in (first, second):
-            message = reader.consumer.poll(0.005)
+            message = reader.consumer.poll(0.001)
             if message is not None:
                 assert message.error() is None
                 assert message.offset() not in seen[message.partition() or 0]

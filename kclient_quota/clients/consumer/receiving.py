@@ -101,8 +101,8 @@ class Receiving(Pausing):
         self._kq_store_if_due()
         if self._kq_credit != ENDLESS or self._kq_held or self._kq_events or self._kq_in_doubt or self._kq_goes_round:
             return self._kq_receive(num_messages, timeout, began)
-        within = timeout if 0.0 <= timeout < SLICE_S else SLICE_S
         self._kq_doubt(num_messages)
+        within = self._kq_within_a_batch(timeout if 0.0 <= timeout < SLICE_S else SLICE_S)
         messages = self._kq_consume(num_messages, within)
         if (len(messages) < num_messages and within != timeout) or self._kq_held.gone:
             self._kq_hold(messages)
@@ -229,9 +229,9 @@ class Receiving(Pausing):
         most = self._kq_core.most_messages(max(count, ahead), self._kq_credit)
         self._kq_doubt(most)
         messages: list[Message] = []
-        if most > 1 or not ahead:
-            messages = self._kq_pull(most, 0.0 if ahead else timeout_s)
-        if not messages and ahead:
+        if most > 1 or not (ahead or self._kq_reads_ahead):
+            messages = self._kq_pull(most, 0.0 if ahead else self._kq_within_a_batch(timeout_s))
+        if not messages and (ahead or self._kq_reads_ahead):
             message = self._kq_pull_one(timeout_s)
             messages = [] if message is None else [message]
         self._kq_hold(messages)
@@ -239,6 +239,14 @@ class Receiving(Pausing):
         if not self._kq_turns <= self._kq_resting and self._kq_core.lets_fetch_out:
             self._kq_begin_turns()
         self._kq_core.heartbeat.on_poll(self._kq_clock.now_ms())
+
+    def _kq_within_a_batch(self, timeout_s: float) -> float:
+        """How long of it to wait within librdkafka's batches: not at all, but for an agent below that looks at them.
+
+        What a signal's handler raises while librdkafka waits comes out of its next callback, a throttle's say. Where
+        that ends a batch, librdkafka forgets a message, and its close waits for that for ever; its poll does not.
+        """
+        return 0.0 if self._kq_reads_ahead else timeout_s
 
     def _kq_serve_member(self) -> None:
         """The consumer's own client fetches nothing: it has callbacks, rebalances and errors to tell.
