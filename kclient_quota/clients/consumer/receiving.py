@@ -102,7 +102,8 @@ class Receiving(Pausing):
         if self._kq_credit != ENDLESS or self._kq_held or self._kq_events or self._kq_in_doubt or self._kq_goes_round:
             return self._kq_receive(num_messages, timeout, began)
         self._kq_doubt(num_messages)
-        within = self._kq_within_a_batch(timeout if 0.0 <= timeout < SLICE_S else SLICE_S)
+        within = min(timeout, SLICE_S) if timeout >= 0.0 else SLICE_S
+        within = within if self._kq_waits_in_batches() else 0.0
         messages = self._kq_consume(num_messages, within)
         if (len(messages) < num_messages and within != timeout) or self._kq_held.gone:
             self._kq_hold(messages)
@@ -228,10 +229,9 @@ class Receiving(Pausing):
             self._kq_serve_member()
         most = self._kq_core.most_messages(max(count, ahead), self._kq_credit)
         self._kq_doubt(most)
-        messages: list[Message] = []
-        if most > 1 or not (ahead or self._kq_reads_ahead):
-            messages = self._kq_pull(most, 0.0 if ahead else self._kq_within_a_batch(timeout_s))
-        if not messages and (ahead or self._kq_reads_ahead):
+        waits = not ahead and self._kq_waits_in_batches()
+        messages = self._kq_pull(most, timeout_s if waits else 0.0) if waits or most > 1 else []
+        if not (messages or waits):
             message = self._kq_pull_one(timeout_s)
             messages = [] if message is None else [message]
         self._kq_hold(messages)
@@ -240,13 +240,13 @@ class Receiving(Pausing):
             self._kq_begin_turns()
         self._kq_core.heartbeat.on_poll(self._kq_clock.now_ms())
 
-    def _kq_within_a_batch(self, timeout_s: float) -> float:
-        """How long of it to wait within librdkafka's batches: not at all, but for an agent below that looks at them.
+    def _kq_waits_in_batches(self) -> bool:
+        """Whether `consume()` waits within librdkafka's: where no quota applies, or an agent below looks at it.
 
         What a signal's handler raises while librdkafka waits comes out of its next callback, a throttle's say. Where
         that ends a batch, librdkafka forgets a message, and its close waits for that for ever; its poll does not.
         """
-        return 0.0 if self._kq_reads_ahead else timeout_s
+        return self._kq_core.limit.unlimited or not self._kq_reads_ahead
 
     def _kq_serve_member(self) -> None:
         """The consumer's own client fetches nothing: it has callbacks, rebalances and errors to tell.
