@@ -47,6 +47,10 @@ def _faults(found: dict[str, Any]) -> Iterator[str]:
         "Ours / plain confluent-kafka with the same settings, at the same time, each with a quota of its own. *Goes on*: seconds from the",
         "mend to the first delivery of what was taken after it broke, or to the next message or transaction; -: not within six seconds, or everything had been",
         "read by then. Where messages come twice without idempotence is chance, of what was under way: all together counts.",
+        "Where plain producers are quicker: behind half open connections both go on `socket.timeout.ms` (10 s here) after the "
+        "first request that has no answer, which ours sends once they have broken, and plain's, which stands behind a "
+        "throttle, up to 2 s before; after brokers that refused or stood still librdkafka's pause before it connects again "
+        "is of a random length.",
         "Transactions behind half open connections, and whose coordinators are killed, are three each: the mean, and the "
         "most that were lost or stuck. It is chance which request is under way then, and one that stands makes such a mean: "
         f"the raw figures have all three. {_made_by(found)}.",
