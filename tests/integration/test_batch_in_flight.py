@@ -75,19 +75,25 @@ class Reader:
 
     def ended_by_a_signal(self) -> None:
         """Take a batch that the application never gets."""
-        pull, lost = self.consumer._kq_pull, []
+        pull, pull_one, lost = self.consumer._kq_pull, self.consumer._kq_pull_one, []
 
         def pulled(count: int, timeout_s: float) -> list[confluent_kafka.Message]:
             lost.extend(pull(count, timeout_s))
             raise Stop
 
+        def pulled_one(timeout_s: float) -> None:
+            lost.extend(filter(None, [pull_one(timeout_s)]))
+            raise Stop
+
         self.consumer._kq_pull = pulled  # type: ignore[method-assign]
+        self.consumer._kq_pull_one = pulled_one  # type: ignore[method-assign,assignment]
         end = time.monotonic() + 60
         while not lost:
             assert time.monotonic() < end
             with pytest.raises(Stop):
                 self.consumer.consume(20, 0.5)
         self.consumer._kq_pull = pull  # type: ignore[method-assign]
+        self.consumer._kq_pull_one = pull_one  # type: ignore[method-assign]
 
     def then(self, call: Callable[[], Any]) -> list[bool]:
         """Have librdkafka's next batch followed by this callback."""
