@@ -6,8 +6,8 @@ from typing import Any
 
 _VALUE = b"x" * 100
 _ROOMY = {"queue.buffering.max.messages": 5_000_000, "queue.buffering.max.kbytes": 2_000_000}
-_PREFETCH = {"queued.min.messages": 5_000_000, "queued.max.messages.kbytes": 1_000_000, "fetch.max.bytes": 50_000_000}
-_PREFETCH_S = 4.0
+PREFETCH = {"queued.min.messages": 5_000_000, "queued.max.messages.kbytes": 1_000_000, "fetch.max.bytes": 50_000_000}
+PREFETCH_S = 4.0
 _BATCH = 1000
 
 
@@ -24,13 +24,13 @@ def run(spec: dict[str, Any]) -> dict[str, Any]:
         producer.produce(spec["topic"], _VALUE)
         producer.flush(30)
         return _columns([_produce(producer, spec) for _ in range(spec["repeats"])])
-    conf |= {**_PREFETCH, "group.id": spec["client_id"], "auto.offset.reset": "earliest"}
+    conf |= {**PREFETCH, "group.id": spec["client_id"], "auto.offset.reset": "earliest"}
     consumer = _module(spec["client"]).Consumer(conf)
     consumer.subscribe([spec["topic"]])
     while consumer.poll(10) is None:
         continue
     # what is counted is the call, so let librdkafka fetch ahead
-    time.sleep(_PREFETCH_S)
+    time.sleep(PREFETCH_S)
     return _columns([_consume(consumer, spec) for _ in range(spec["repeats"])])
 
 

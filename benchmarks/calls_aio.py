@@ -5,6 +5,8 @@ import gc
 import time
 from typing import Any
 
+from benchmarks.calls import PREFETCH, PREFETCH_S
+
 _VALUE = b"x" * 100
 _BATCH = 1000
 _ROOMY = {"queue.buffering.max.messages": 1_000_000}
@@ -79,11 +81,13 @@ def _figures(count: int, begin: float, called: float, cpu: float) -> dict[str, f
 
 
 async def _consume(spec: dict[str, Any]) -> list[dict[str, float]]:
-    conf = {**_conf(spec), "group.id": spec["client_id"], "auto.offset.reset": "earliest"}
+    conf = {**_conf(spec), **PREFETCH, "group.id": spec["client_id"], "auto.offset.reset": "earliest"}
     consumer = _module(spec["client"]).AIOConsumer(conf)
     await consumer.subscribe([spec["topic"]])
     while await consumer.poll(timeout=10) is None:
         continue
+    # a call that finds nothing waits for librdkafka's next fetch, up to a second where its queue was full before
+    await asyncio.sleep(PREFETCH_S)
     found = []
     for _ in range(spec["repeats"]):
         begin, cpu, got = time.perf_counter(), time.process_time(), 0

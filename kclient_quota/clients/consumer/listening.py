@@ -49,6 +49,7 @@ class Listener:
         fetcher_events: what a second client has said that fetches in this one's place.
         is_split: whether there is one.
         told: the last statistics of whoever fetches, decoded.
+        is_throttled: whether it has been told of a throttle, by whichever broker, and may be again.
         callback_thread: the thread in which a callback of the application's runs; 0: none.
     """
 
@@ -58,6 +59,7 @@ class Listener:
         self.telemetry: ClientTelemetry | None = None
         self.ask_soon: Callable[[], None] | None = None
         self.events: deque[Any] = deque()
+        self.is_throttled = not core.limit.known
         self.callback_thread = 0
         self.fetcher_events: deque[Any] = deque()
         self.is_split = False
@@ -181,6 +183,7 @@ class Listener:
         throttle_ms = round(event.throttle_time * 1000)
         self.core.on_throttle(event.broker_name, event.broker_id, throttle_ms, now_ms)
         if throttle_ms > 0:
+            self.is_throttled = True
             self._log.on_throttle(event.broker_name, throttle_ms, self.core.limit, now_ms)
             if self.ask_soon is not None and self._log.asks(now_ms):
                 self.ask_soon()

@@ -241,12 +241,12 @@ class Receiving(Pausing):
         self._kq_core.heartbeat.on_poll(self._kq_clock.now_ms())
 
     def _kq_waits_in_batches(self) -> bool:
-        """Whether `consume()` waits within librdkafka's: where no quota applies, or an agent below looks at it.
+        """Whether `consume()` waits within librdkafka's: where nothing throttles, or an agent below looks at it.
 
         What a signal's handler raises while librdkafka waits comes out of its next callback, a throttle's say. Where
         that ends a batch, librdkafka forgets a message, and its close waits for that for ever; its poll does not.
         """
-        return self._kq_core.limit.unlimited or not self._kq_reads_ahead
+        return not (self._kq_listener.is_throttled and self._kq_reads_ahead)
 
     def _kq_serve_member(self) -> None:
         """The consumer's own client fetches nothing: it has callbacks, rebalances and errors to tell.
