@@ -201,6 +201,36 @@ def test_an_abort_is_over_whatever_the_reports_of_its_messages_raise(brokers):
     assert len(scene.called) == 2
 
 
+@pytest.mark.parametrize("name", ["far", "spare", "limited"])
+def test_a_commit_raises_what_a_callback_has_and_may_be_called_again(brokers, name):
+    topic = f"committed-{name}"
+    scene = Scene(brokers, Producer, name, topic, **{"transactional.id": topic, "quota.max.delay.ms": 200})
+    scene.producer.init_transactions()
+    for again in (scene.producer.commit_transaction, scene.producer.abort_transaction):
+        scene.called.clear()
+        scene.producer.begin_transaction()
+        scene.send()
+        with pytest.raises(ValueError, match=f"^{MESSAGES}$"):
+            scene.producer.commit_transaction()
+        assert scene.called == [None] * MESSAGES, "all are told of, as delivered"
+        again()
+    scene.producer.close()
+
+
+def test_a_commit_does_not_raise_what_an_aborted_transactions_callbacks_have(brokers):
+    scene = Scene(brokers, Producer, "limited", "begun-anew", **{"transactional.id": "begun-anew"})
+    scene.producer.init_transactions()
+    scene.producer.begin_transaction()
+    scene.producer.produce(scene.topic, b"x" * 20_000, on_delivery=scene.report)
+    scene.producer.produce(scene.topic, b"x", on_delivery=scene.report)
+    scene.producer.abort_transaction()
+    scene.producer.begin_transaction()
+    scene.producer.produce(scene.topic, b"x")
+    scene.producer.commit_transaction()
+    with pytest.raises(ValueError, match="2"):
+        scene.producer.close()
+
+
 @pytest.mark.parametrize("name", ["far", "limited"])
 def test_what_a_handler_of_a_signal_raises_ends_a_flush_at_once(brokers, name):
     def handle(*_):

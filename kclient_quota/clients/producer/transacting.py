@@ -36,6 +36,7 @@ class TransactingProducer(WaitingProducer):
     """The doors of transactions."""
 
     _kq_sending_offsets: CallApart | None = None  # what an application waits for, or has stopped waiting for
+    _kq_raised_before: BaseException | None = None  # by callbacks, and not yet told when the transaction began
 
     def _kq_insist_on_parent(self) -> None:
         """In a forked child librdkafka would wait for threads that only the parent has.
@@ -76,6 +77,7 @@ class TransactingProducer(WaitingProducer):
                 raise QuotaThrottledError(text, retry_after_ms=wait_ms)
             self._kq_let_pass(min(wait_ms, left_ms, SLICE_MS))
         super().begin_transaction()
+        self._kq_raised_before = self._kq_outbox.raised
         self._kq_transaction.on(Event.BEGIN, clock.now_ms())
 
     def _kq_begin_wait_ms(self) -> int:
@@ -164,7 +166,8 @@ class TransactingProducer(WaitingProducer):
     def commit_transaction(self, timeout: float = -1, /) -> None:
         """Deliver what there is and commit; does not wait for the quota until the transaction times out.
 
-        Other threads' `produce()` is refused meanwhile, as by confluent_kafka.
+        Other threads' `produce()` is refused meanwhile, as by confluent_kafka. What a delivery callback has raised
+        since the transaction began is raised before it is committed: it is still open, to be committed or aborted.
 
         Raises:
             KafkaException: with `quota.transaction.timeout=abort`, when it would. Its `txn_requires_abort()` is true,
@@ -184,6 +187,9 @@ class TransactingProducer(WaitingProducer):
             if self._kq_deliver(deadline_ms):
                 text = "commit_transaction: messages still wait for the quota, or for a broker; try again"
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT, text, retriable=True))  # noqa: SLF001 - its name
+            # Nobody else may ever tell: many applications call nothing but begin, produce and commit.
+            if self._kq_outbox.raised is not self._kq_raised_before:
+                self._kq_outbox.raise_kept()
             self._kq_transaction.insist_on_all()
         self._kq_inside(super().commit_transaction, self._kq_left_s(deadline_ms))
         self._kq_transaction.on(Event.COMMIT)
