@@ -113,11 +113,10 @@ class ConsumerCore:
         self._only: int | None = ONLY
         self._taken: dict[int, int] = {}
         self._responses: dict[int, int] = {}
-        self._received_messages = 0
         self._new_limit: Limit | None = None
         self._ts_offset_ms: int | None = None
         self._said_at_ms: dict[str, int] = {}
-        self._said_misfit = False
+        self._received_messages, self._said_misfit = 0, False
         self._note_limit(now_ms)
 
     # When the next messages may be taken ----------------------------------------------------------------------------
@@ -245,6 +244,7 @@ class ConsumerCore:
         wanted = self._sizing.other(self.limit, self._pacer.paces.values(), now_ms)
         if wanted is not None:
             self.sizes = wanted
+            self._pacer.change_cost(self._sizing.cost_change)
         return wanted
 
     def resting(self, paused: Collection[Partition], resting: Collection[Partition], now_ms: int) -> set[Partition]:

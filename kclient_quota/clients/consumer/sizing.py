@@ -101,10 +101,12 @@ class Sizing:
 
     Attributes:
         sizes: how it fetches now.
+        cost_change: how many times as much of the quota as before a byte of messages takes in these sizes.
     """
 
     def __init__(self, sizes: FetchSizes, now_ms: int) -> None:
         self.sizes = sizes
+        self.cost_change = 1.0
         self._stays_until_ms = now_ms
         self._round_trip_ms = float(ROUND_TRIP_MS)
         self._distances: defaultdict[int, Distance] = defaultdict(Distance)  # of each broker
@@ -114,6 +116,8 @@ class Sizing:
         self._looks = 0
         self._partitions = 1
         self._received_per_s = self._responses_per_s = 0.0
+        self._elapsed_s = self._response_bytes = 0.0
+        self._ahead_bytes = 0.0  # of the last response, what half of the limit takes longer than statistics for
         self._held_back = 0  # statistics in a row in which much of the limit came
 
     @property
@@ -125,6 +129,12 @@ class Sizing:
     def lump_bytes(self) -> float:
         """Bytes that a fetch brings; infinite as long as that is not known."""
         return max(self.batch_bytes, self.sizes.fetch_bytes)
+
+    @property
+    def _framed(self) -> float:
+        """Bytes on the wire for each byte of batches, as far as that is known."""
+        framing = FRAME_BYTES + PARTITION_BYTES * self._partitions
+        return 1.0 + framing / self.lump_bytes  # infinite as long as it is not known
 
     def look(self, statistics: Mapping[str, Any], seen: FetchStatistics, elapsed_ms: int) -> None:
         """Learn the round trip, and how large batches are.
@@ -150,7 +160,10 @@ class Sizing:
                 received = max(received, total - total_before)
                 responses = max(responses, answered - answered_before)
                 self._look_at(total - total_before, answered - answered_before)
+        if responses:
+            self._response_bytes = received / responses
         if elapsed_ms > 0:
+            self._elapsed_s = elapsed_ms / 1000
             self._received_per_s = received * 1000.0 / elapsed_ms
             self._responses_per_s = responses * 1000.0 / elapsed_ms
 
@@ -216,7 +229,9 @@ class Sizing:
         if self.sizes.like(wanted):
             return None
         self._stays_until_ms = now_ms + STAY_MS
+        before = self._framed
         self.sizes = wanted
+        self.cost_change = self._framed / before
         self._totals.clear()
         for distance in self._distances.values():
             distance.begin_anew()
@@ -234,8 +249,7 @@ class Sizing:
         byte_rate = limit.byte_rate
         if byte_rate is not None:
             share = min((pace.rate for pace in paces), default=byte_rate)
-            is_busy = self._received_per_s >= HELD_BACK * share or self._responses_per_s >= BUSY_PER_S
-            self._held_back = self._held_back + 1 if is_busy else 0
+            self._held_back = self._held_back + 1 if self._is_busy(share) else 0
             batch_bytes = self.batch_bytes
             round_trip_ms = self._round_trip_ms
             if batch_bytes == inf:
@@ -255,9 +269,20 @@ class Sizing:
         largest = sizes_while_learning(self._received_per_s)
         return largest if largest.fetch_bytes > self.sizes.fetch_bytes else self.sizes
 
+    def _is_busy(self, share: float) -> bool:
+        """Whether as much comes as is worth less framing.
+
+        Of 500 partitions a response has 18 kB of framing, and under a small quota few of them come in a second: one
+        stands for the statistics that follow it, too, until half of the limit has used it up.
+        """
+        came = self._ahead_bytes + self._received_per_s * self._elapsed_s
+        used = HELD_BACK * share * self._elapsed_s
+        self._ahead_bytes = min(max(0.0, came - used), self._response_bytes)
+        return came >= used > 0.0 or self._responses_per_s >= BUSY_PER_S
+
     def _while_learning(self, learnt: float) -> FetchSizes:
         """For a limit that has been learnt: one batch at a time, as long as that does or is not known."""
-        sizes, batch_bytes = sizes_while_learning(learnt), self.batch_bytes
+        sizes, batch_bytes = sizes_while_learning(learnt, self._partitions), self.batch_bytes
         rate = learnt if self.sizes.fetch_bytes == ONE_BATCH else AMPLE * learnt
         many = {"partitions": self._partitions, "many_bytes": sizes.fetch_bytes}
         if batch_bytes == inf or one_will_do(rate, self._round_trip_ms, batch_bytes, **many):

@@ -230,6 +230,11 @@ class FetchPacer:
         for pace in self._paces.values():
             pace.forget_batches()
 
+    def change_cost(self, factor: float) -> None:
+        """A byte of messages costs so many times as much from now on; how much that is, is learnt anew."""
+        self._ratio = min(max(self._ratio * factor, LEAST_RATIO), MOST_RATIO)
+        self._wire = self._learnt_from = 0.0
+
     def set_limit(self, limit: float | None) -> None:
         """Follow this limit from now on."""
         self._limit = limit

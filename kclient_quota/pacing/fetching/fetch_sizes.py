@@ -10,7 +10,8 @@ batches where one in a round trip is less than the quota r allows, and where bat
 costs more. Of F bytes a part C of a batch of B bytes is cut off, half of it where all are alike, all of it where sizes
 are exponentially spread; and what comes in lumps of F leaves a part of F / 11r unused, in a window of 11 s. In all
 (C B + H) / F + F / 11r, least for F = sqrt(11 r (C B + H)). Where a single batch would keep up no more than a hundredth
-may be thrown away: then F is 125 batches or more, if that loses less than H for each of them.
+may be thrown away: then F is 125 batches or more, if that loses less than H for each of them. Where H is as much as a
+batch (400 partitions have 15 kB) more may be, as half of all bytes is lost otherwise, and F may be as long as H is.
 
 A limit that must be learnt may be anything, and is shared with nobody knows whom. So its fetches begin with so little
 that each gets one batch, whose size is the producers' choice, and grow with what is really received.
@@ -188,8 +189,8 @@ def keeps_up(byte_rate: float, round_trip_ms: float, batch_bytes: float) -> bool
 
 def _one_or_many(byte_rate: float, batch_bytes: float, framing: float, best: float) -> float:
     """Which loses less: fetches of one batch each, or of many; `best` is the best of those, however long it takes."""
-    most = LONGEST_LUMP_MS * byte_rate / 1000
-    if MANY * batch_bytes > most:
+    most = max(LONGEST_LUMP_MS * byte_rate / 1000, framing)
+    if MANY * batch_bytes > most and framing < batch_bytes:
         return ONE_BATCH
     many_bytes = min(max(best, MANY * batch_bytes), most)
     return ONE_BATCH if _one_is_better(byte_rate, batch_bytes, framing, many_bytes) else many_bytes
@@ -218,9 +219,14 @@ def one_will_do(
     return keeps and _one_is_better(byte_rate, batch_bytes, framing, many_bytes)
 
 
-def sizes_while_learning(byte_rate: float) -> FetchSizes:
-    """Sizes for a client that receives, or has learnt to receive, so many bytes per second from its best broker."""
-    wanted = 2 * byte_rate * SPARE_MS / 1000
+def sizes_while_learning(byte_rate: float, partitions: int = 1) -> FetchSizes:
+    """Sizes for a client that receives, or has learnt to receive, so many bytes per second from its best broker.
+
+    Args:
+        byte_rate: as above.
+        partitions: as that of `sizes_for`.
+    """
+    wanted = max(2 * byte_rate * SPARE_MS / 1000, FRAME_BYTES + PARTITION_BYTES * partitions)
     if wanted >= DEFAULT_FETCH_BYTES:
         return FetchSizes(DEFAULT_FETCH_BYTES, STEP * DEFAULT_FETCH_BYTES)
     fetch_bytes = LEARNING_FETCH_BYTES

@@ -1,5 +1,6 @@
 """Which sizes a consumer fetches in, as it learns how far its brokers are and how large batches are."""
 
+from dataclasses import replace
 from random import Random
 from types import SimpleNamespace
 from typing import Any
@@ -125,6 +126,48 @@ def test_fetches_of_many_small_batches_only_where_the_quota_is_short() -> None:
     assert len(changed) == 1
     assert PATIENCE <= changed[0][0] <= 2 * PATIENCE
     assert 30_000 <= changed[0][1] <= 60_000
+
+
+def few(batch_bytes: float, every: int) -> Reader:
+    """Of 500 partitions, whose framing takes 18.5 kB of each response, one of which comes with every so many looks."""
+    reader = Reader(sizes_for(50_000), NEAR)
+    reader.partitions = 500
+    reader.paces = {1: BrokerPace(50_000, FetchWindow(), 0)}
+    limit = replace(LIMIT, byte_rate=50_000.0)
+    for number in range(8 * SECOND):
+        reader.look(*[batch_bytes] * (number % every == 0))
+        if reader.other(limit) is not None:
+            break
+    return reader
+
+
+@pytest.mark.parametrize("every", [1, 2, 3])
+def test_who_gets_little_but_framing_fetches_many_batches_though_few_come_a_second(every: int) -> None:
+    """A response a second of 1.1 kB beside 18.5 kB: its messages are a twentieth of what the quota is used for."""
+    reader = few(1_100, every)
+    assert reader.sizing.sizes.fetch_bytes == 37_500
+    assert reader.now_ms <= (LOOKS * every + PATIENCE + 2) * 250
+    framing = FRAMING + PARTITION * 500
+    assert reader.sizing.cost_change == pytest.approx((37_500 + framing) / 37_500 / ((1_100 + framing) / 1_100))
+
+
+def test_who_gets_few_responses_of_large_batches_stays_with_one_each() -> None:
+    reader = few(20_000, 3)
+    assert (reader.sizing.sizes.fetch_bytes, reader.sizing.cost_change) == (ONE_BATCH, 1.0)
+
+
+def test_a_response_stands_for_no_more_time_than_half_of_the_limit_takes_for_it() -> None:
+    assert few(1_100, 4).sizing.sizes.fetch_bytes == ONE_BATCH
+
+
+def test_what_was_prefetched_at_once_stands_for_no_more_than_its_last_response() -> None:
+    reader = Reader(sizes_for(QUOTA), NEAR)
+    reader.partitions = 500
+    reader.look(*[1_100] * 3)
+    reader.look(*[1_100] * 200)
+    for _ in range(8 * SECOND):
+        reader.look()
+        assert reader.other() is None
 
 
 def test_who_gets_hundreds_of_tiny_batches_a_second_gets_many_at_once() -> None:

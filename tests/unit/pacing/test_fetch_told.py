@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kclient_quota.pacing.fetching.fetch import FetchPacer
+from kclient_quota.pacing.fetching.fetch import LEAST_RATIO, MOST_RATIO, FetchPacer
 from kclient_quota.pacing.fetching.fetch_broker import BrokerPace
 from kclient_quota.pacing.fetching.fetch_sizes import FetchSizes
 from kclient_quota.pacing.fetching.fetch_statistics import FetchStatistics
@@ -284,6 +284,15 @@ def test_with_other_sizes_the_queue_is_empty_and_batches_are_unknown() -> None:
     assert facts(pacer) == before | anew
     assert pacer._sizes is sizes
     assert [(pace.batch, pace._level) for pace in pacer.paces.values()] == [(0, 0), (0, 0)]
+
+
+@pytest.mark.parametrize(("factor", "ratio"), [(0.1, 2.0), (1.0, 20.0), (4.0, MOST_RATIO), (0.0, LEAST_RATIO)])
+def test_with_other_sizes_messages_cost_as_much_more_or_less_until_that_is_learnt_anew(
+    factor: float, ratio: float
+) -> None:
+    pacer = pacer_of(_ratio=20.0, _wire=500_000.0, _learnt_from=25_000.0)
+    pacer.change_cost(factor)
+    assert (pacer._ratio, pacer._wire, pacer._learnt_from) == (ratio, 0.0, 0.0)
 
 
 def test_another_limit_is_every_brokers_and_that_of_those_to_come() -> None:
