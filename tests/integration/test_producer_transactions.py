@@ -3,6 +3,8 @@
 import logging
 import threading
 import time
+import warnings
+from contextlib import suppress
 
 import confluent_kafka
 import pytest
@@ -50,6 +52,26 @@ def test_a_transaction_that_a_throttle_would_have_time_out_is_aborted_before_whe
     producer.begin_transaction()
     producer.produce("orders", b"next")
     producer.commit_transaction(60)
+
+
+def test_a_commit_says_why_librdkafka_refuses_the_transactions_messages(broker: EmbeddedBroker) -> None:
+    broker.set_quota(client_id="refused", producer_byte_rate=50_000)
+    broker.faults.inject_error("AddPartitionsToTxn", "TOPIC_AUTHORIZATION_FAILED", count=1)
+    conf = {"transactional.id": "refused", "client.id": "refused", "log_level": 0, "compression.type": "none"}
+    producer, reports = Producer({"bootstrap.servers": broker.bootstrap_servers, **conf}), Reports()
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    for _ in range(200):  # more than is handed over before the first of them is refused
+        producer.produce("orders", b"x" * 600, on_delivery=reports)
+    with pytest.raises(KafkaException, match="Topic authorization failed") as caught:
+        producer.commit_transaction(60)
+    error = caught.value.args[0]
+    assert reports.seen["_STATE"], "what comes after the first, which librdkafka keeps until the abort"
+    assert (error.name(), error.txn_requires_abort()) == ("TOPIC_AUTHORIZATION_FAILED", True)
+    with suppress(KafkaException):
+        producer.abort_transaction(60)  # fatal: the broker has heard of no transaction
+    with warnings.catch_warnings(action="ignore", category=RuntimeWarning), suppress(KafkaException):
+        producer.close()  # which says that nothing was aborted, and the fatal error once more
 
 
 def test_a_batch_stops_at_the_message_whose_transaction_was_aborted(broker: EmbeddedBroker) -> None:

@@ -190,9 +190,26 @@ class TransactingProducer(WaitingProducer):
             # Nobody else may ever tell: many applications call nothing but begin, produce and commit.
             if self._kq_outbox.raised is not self._kq_raised_before:
                 self._kq_outbox.raise_kept()
+            if self._kq_transaction.lost is not None:
+                self._kq_insist_on_reason()
             self._kq_transaction.insist_on_all()
         self._kq_inside(super().commit_transaction, self._kq_left_s(deadline_ms))
         self._kq_transaction.on(Event.COMMIT)
+
+    def _kq_insist_on_reason(self) -> None:
+        """Have librdkafka say why the transaction cannot be committed, if it knows.
+
+        Once it does it refuses messages in other words, "Erroneous state". To begin is refused while one is open, and
+        where that must be aborted it says why; to commit would, where it need not be, leave out what was not sent.
+
+        Raises:
+            KafkaException: as confluent_kafka's `commit_transaction()`.
+        """
+        try:
+            super().begin_transaction()
+        except KafkaException as error:
+            if error.args[0].txn_requires_abort() or error.args[0].fatal():
+                raise
 
     def abort_transaction(self, timeout: float = -1, /) -> None:
         """Abort the transaction; does nothing when an error has told that it was ended already.
