@@ -115,9 +115,15 @@ class KnownShare:
         self.learnt = None if self.learnt is None else self.learnt * factor
         self.limit = limit
 
-    def on_throttle(self, own_bytes: float, window_ms: int, throttle_ms: int, now_ms: int) -> None:
-        """Yield: `own_bytes` in a window of `window_ms` have met a throttle of `throttle_ms`."""
-        self._heed_crowd(own_bytes, throttle_ms, now_ms)
+    def on_throttle(
+        self, own_bytes: float, window_ms: int, throttle_ms: int, now_ms: int, *, has_begun: bool = True
+    ) -> None:
+        """Yield: `own_bytes` in a window of `window_ms` have met a throttle of `throttle_ms`.
+
+        Whoever has not begun, as all that it has asked for was refused, has yet to learn what it can have.
+        """
+        if has_begun:
+            self._heed_crowd(own_bytes, throttle_ms, now_ms)
         span_ms = window_ms + throttle_ms
         had = own_bytes * 1000.0 / span_ms
         self._claim.on_throttle(throttle_ms, had / self.limit, self.rate / self.limit, now_ms)

@@ -180,7 +180,8 @@ class FetchShare:
             share.on_throttle(own_bytes, window_ms, throttle_ms, now_ms, refused)
         elif own_bytes * 1000.0 < ALONE * share.limit * (window_ms + throttle_ms):
             crowd_ms = max(1, throttle_ms - int(refused * 1000.0 / share.limit))
-            share.on_throttle(own_bytes, window_ms, crowd_ms, now_ms)
+            # What is refused is not counted: a first fetch that met others' burst has had nothing, which is no share.
+            share.on_throttle(own_bytes, window_ms, crowd_ms, now_ms, has_begun=refused > 0.0)
 
     def on_free(self, now_ms: int) -> None:
         """Fetches were answered, not refused."""

@@ -236,6 +236,15 @@ def test_a_throttle_that_our_own_bytes_do_not_explain_is_a_crowds_but_for_the_pa
     assert share.rate == pytest.approx(left, rel=1e-12)
 
 
+@pytest.mark.parametrize(("refused", "left"), [(0.0, 49_000.0), (1.0, 900 * (1 - 4_000 / 1_500 * 0.009**0.5))])
+def test_a_newcomer_of_which_all_was_refused_yields_from_what_it_aims_at(refused: float, left: float) -> None:
+    share = FetchShare(LIMIT)
+    share.grow(58_000, busy=True)
+    share.grow(59_000, busy=True)
+    share.on_throttle(900 * 5, 10_000, 4_000, 59_000, refused=refused)
+    assert share.rate == pytest.approx(left, rel=1e-3)
+
+
 def test_without_a_word_of_the_fetch_all_of_a_throttle_is_the_crowds() -> None:
     share = FetchShare(100.0)
     share.on_throttle(0, 10_000, 750, 60_000)

@@ -68,6 +68,15 @@ def consumers_share_what_they_know(clients):
     assert found.throttle_p99_ms <= 500
 
 
+def test_who_comes_while_the_burst_of_others_is_paid_back_has_an_equal_share_all_the_same():
+    """All that it asks for at first is refused: 2 % came of it for 20 s, and the others left a quarter unused."""
+    found = played(
+        clients=2, quota=100_000, batch_messages=20, changes=(Change(8_000, 1),), seconds=40, warm_up_ms=12_000
+    )
+    assert found.utilisation >= 0.9
+    assert found.least_share >= 0.9
+
+
 def test_consumers_share_a_quota_that_they_must_learn():
     consumers_share_what_they_must_learn(2, 51_200)
 
