@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Message
+from confluent_kafka.admin import AdminClient
 
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.clients.consumer import Consumer
@@ -201,6 +202,24 @@ def test_a_topic_that_does_not_exist_is_said_so(broker: EmbeddedBroker) -> None:
     error = message.error()
     assert error is not None
     assert error.name() == "UNKNOWN_TOPIC_OR_PART"
+    consumer.close()
+
+
+@pytest.mark.parametrize("rate", [None, 100_000])
+def test_a_topic_that_goes_is_said_so_to_who_waits_for_many_messages(broker: EmbeddedBroker, rate: int | None) -> None:
+    """It is told just before its partitions are revoked, both within one call."""
+    fill(broker, "orders", 60)
+    broker.set_quota(client_id="app", consumer_byte_rate=rate)
+    consumer = started(broker, **{"topic.metadata.refresh.interval.ms": 500})
+    drain(consumer, 60)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    admin.delete_topics(["orders"])["orders"].result(30)
+    deadline = time.monotonic() + 30
+    told: list[Message] = []
+    while not told:
+        assert time.monotonic() < deadline
+        told = consumer.consume(50, 0.5)
+    assert [error.name() for message in told if (error := message.error())] == ["UNKNOWN_TOPIC_OR_PART"]
     consumer.close()
 
 

@@ -64,14 +64,14 @@ class HeldMessages:
         self.messages += list(messages)  # at its end: a copy of all would be made a hundred times a second
 
     def add_unless_gone(self, messages: list[Message]) -> set[Partition]:
-        """Hold those whose partition is not `gone`; returns the partitions of the others."""
+        """Hold those whose partition is not `gone`, and what is told; returns the partitions of the others."""
         if not self.gone:
             self.add(messages)
             return set()
-        there = [message for message in messages if partition_of(message) not in self.gone]
+        there = _kept(messages, self.gone)
         if there:
             self.add(there)
-        return {partition_of(message) for message in messages} & self.gone
+        return {partition_of(message) for message in messages if not _is_told(message)} & self.gone
 
     def put_back(self, messages: list[Message]) -> None:
         """Hold these before everything else, as if they had not been handed over."""
@@ -135,11 +135,13 @@ class HeldMessages:
         return {partition_of(message): end for message in self._all if (end := _end_of(message)) is not None}
 
     def drop(self, partitions: Iterable[TopicPartition] | None = None) -> int:
-        """Forget what is held of these partitions, of all where none are named; returns its bytes."""
+        """Forget what is held of these partitions, of all where none are named; returns its bytes.
+
+        What is wrong with one is told once, though it goes for that: its topic is gone, or may not be read any more.
+        """
         there = self._all
         gone = {partition_of(message) for message in there} if partitions is None else set(map(key_of, partitions))
-        kept = [message for message in self.messages[self.first :] if partition_of(message) not in gone]
-        self._begin(kept, [message for message in self.aside if partition_of(message) not in gone])
+        self._begin(_kept(self.messages[self.first :], gone), _kept(self.aside, gone))
         return sum(map(len, there)) - sum(map(len, self._all))
 
     def _begin(self, messages: list[Message], aside: list[Message]) -> None:
@@ -249,6 +251,16 @@ def partition_of(message: Message) -> Partition:
 
 def _is_of(message: Message, partitions: Collection[Partition]) -> bool:
     return message.error() is None and partition_of(message) in partitions
+
+
+def _kept(messages: list[Message], gone: Collection[Partition]) -> list[Message]:
+    """What is left of these when partitions have gone."""
+    return [message for message in messages if partition_of(message) not in gone or _is_told(message)]
+
+
+def _is_told(message: Message) -> bool:
+    """Whether an event tells of something else than where a partition ends, which is told again when it is begun."""
+    return message.error() is not None and _end_of(message) is None
 
 
 def _end_of(message: Message) -> End | None:

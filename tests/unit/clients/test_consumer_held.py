@@ -52,6 +52,19 @@ def test_what_is_set_aside_is_held_all_the_same() -> None:
     assert not held
 
 
+def test_what_is_wrong_with_a_partition_is_told_though_it_has_gone_but_not_where_it_ended() -> None:
+    wrong = Message(topic="t", partition=0, error=KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
+    for named in ([TopicPartition("t", 0)], None):
+        held = HeldMessages()
+        held.add([_message(0, 1), wrong, _at_end(0)])
+        held.drop(named)
+        assert held.take(9) == [wrong]
+        held.gone.add(("t", 0))
+        assert held.add_unless_gone([wrong]) == set()
+        assert held.add_unless_gone([_at_end(0), wrong, _message(0, 2)]) == {("t", 0)}
+        assert held.take(9) == [wrong, wrong]
+
+
 def test_it_is_full_of_what_is_set_aside_too() -> None:
     held = HeldMessages()
     held.add([_message(0, 1, size=8_000_000)])
