@@ -32,21 +32,16 @@ logger = logging.getLogger("kclient_quota")
 
 REFRESH_MS = 60_000
 JITTER = 0.8, 1.2
-FRESH_PART = 1 / 6
-"""Whoever looks again now and then takes what another client of this process was told in such a part of a minute."""
-CHANGED_MS = 1_000
-"""Who has seen it change looks again after so long, besides what lies between any two looks; then after twice that."""
-AGAIN_MS = 100  # what the cluster has not answered in time is asked again
-CALLBACK_PERIOD_MS = 1_000
-ASK_DEADLINE_MS = 1_000
-"""How long a client's constructor waits for the cluster."""
+FRESH_PART = 1 / 6  # of a minute: who looks again takes what another client of this process was told in it
+CHANGED_MS = 1_000  # who has seen it change looks again after so long beside the usual; then after twice that
+AGAIN_MS, CALLBACK_PERIOD_MS = 100, 1_000  # what the cluster has not answered in time is asked again
+ASK_DEADLINE_MS = 1_000  # how long a client's constructor waits for the cluster
 ASK_AT_LEISURE_MS = 30_000
 """How long a watch does: of some ten answers, given one after the other, a busy broker takes up to 3 s for each."""
-ASKS_AS = "kclient-quota"
-"""The client.id of questions: under the client's own they would use up its request quota, and wait for it."""
+ASKS_AS = "kclient-quota"  # the client.id of questions, which would use up the client's own request quota, and wait
 MIN_REFRESH_MS = 5_000  # a throttle that contradicts the limit asks for it anew, but not more often
-REST_S = 1.1
-"""A connection on which nobody asks is let go after so long, a little more than `asking.REST_MS`."""
+REQUEST_S = 0.02  # of a broker's thread that a request may take: of one that has just begun, or is busy
+REST_S = 1.1  # a connection on which nobody asks is let go after so long, a little more than `asking.REST_MS`
 SOCKET_TIMEOUT_MS = 60_000
 _random = random.Random()  # noqa: S311 - nothing secret, and the application's own random numbers stay as they are
 
@@ -91,9 +86,14 @@ class Limit:
         """Whether requests are limited, by all that is known, and not bytes."""
         return self.byte_rate is None and self.request_percentage is not None
 
-    def is_of_requests(self, throttle_ms: int) -> bool:
-        """Whether a throttle is of requests, by all that is known: those are no longer than a window (KIP-124)."""
-        return self.frees_bytes and self.only_requests and throttle_ms <= self.window_ms
+    def is_of_requests(self, throttle_ms: int, requests_per_s: float = 0.0) -> bool:
+        """Whether a throttle is of requests, by all that is known: those are no longer than a window (KIP-124).
+
+        Beside a quota of bytes it is, where so many requests may have used up that of requests.
+        """
+        if self.request_percentage is None or not self.known or throttle_ms > self.window_ms:
+            return False
+        return self.frees_bytes or requests_per_s * REQUEST_S * 100 >= self.request_percentage
 
 
 UNKNOWN = Limit(None, None, LimitSource.LEARNED)

@@ -200,7 +200,8 @@ def words(limit: Limit) -> str:
     """A limit in words."""
     if limit.byte_rate is not None:
         by = f", {limit.decided_by}" if limit.decided_by else ""
-        return f"{limit.byte_rate:,.0f} B/s per broker, from {limit.source}{by}"
+        requests = "" if limit.request_percentage is None else f" and request_percentage={limit.request_percentage:g}"
+        return f"{limit.byte_rate:,.0f} B/s{requests} per broker, from {limit.source}{by}"
     if limit.request_percentage is not None:
         return request_words(limit)
     return "none" if limit.unlimited else "not known, being learnt"

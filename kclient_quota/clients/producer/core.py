@@ -329,8 +329,9 @@ class ProducerCore:
 
     def on_throttle(self, number: int, throttle_ms: int, now_ms: int) -> None:
         """A broker throttles."""
-        is_of_requests = self.limit.is_of_requests(throttle_ms)
-        self.brokers.get(number).queue.pace.on_throttle(throttle_ms, now_ms, for_bytes=not is_of_requests)
+        pace = self.brokers.get(number).queue.pace
+        is_of_requests = self.limit.is_of_requests(throttle_ms, pace.requests_per_s(now_ms))
+        pace.on_throttle(throttle_ms, now_ms, for_bytes=not is_of_requests)
         if not is_of_requests:
             self.is_free = False
             self.throttled_at_ms = max(self.throttled_at_ms or 0, now_ms + throttle_ms)

@@ -105,19 +105,15 @@ class SendPace:
         self._progress_at_ms = self._probed_at_ms = NEVER_MS
         self._last_wire, self._message_raw = 0, 0.0  # the latter: raw bytes of a message, as of late; 0: not known
         self._told = WireTold(self._cost)
-        self._settled = self._landed = 0  # raw bytes delivered, of them those of whole batches
-        self._stray = 0  # raw bytes that librdkafka has nobody to send to
+        self._settled = self._landed = self._stray = 0  # raw bytes: delivered, those in whole batches, without a leader
         # of each batch: all that was granted with it, when, and how much its way tells of the distance
         self._flying: deque[tuple[int, int, float]] = deque()
         self._way = Way()
         self._drains = False  # whether nothing goes before all has arrived
         self._owed = 0.0  # bytes on the wire beyond those that the pacer was told of
         self._kept_terms: tuple[float, ...] = ()  # those that the lump was last reckoned from
-        self._kept_lump = 0
-        self.granted = 0
+        self._kept_lump = self.granted = 0
         self.stands_back = self.waits_for_deliveries = False
-
-    # What the queue asks
 
     def wait_ms(self, raw_bytes: int, now_ms: int, places: int | None = None) -> int:
         """After how many milliseconds a batch of so much may go; 0: now. Grants nothing.
@@ -201,10 +197,11 @@ class SendPace:
     def _terms(self, places: float) -> tuple[float, ...]:
         """Those of `LumpTerms` in their order, in a tuple that is made quickly."""
         pacer, cost = self._pacer, self._cost
+        seldom_ms = self._max_delay_ms / max(places, 1.0) if self._throttle.saves_requests else 0.0
         return (
             pacer.rate(),
             pacer.request_bytes if pacer.limit is None else 0,
-            pacer.every_ms,
+            max(pacer.every_ms, seldom_ms),
             self._way.ms,
             self._in_flight,
             cost.overhead,
@@ -243,8 +240,6 @@ class SendPace:
     def wire_of(self, raw_bytes: int) -> int:
         """What a batch of so many raw bytes takes on the wire."""
         return int(self._cost.wire(raw_bytes)) + 1
-
-    # What the queue and the adapter tell
 
     def on_granted(self, raw_bytes: int, now_ms: int, messages: int = 1, topic: str | None = None) -> None:
         """A batch of so much goes now, in so many messages of a topic."""
@@ -348,23 +343,24 @@ class SendPace:
 
         Librdkafka takes another connection, from which the broker reads, when a request is not answered in time: that
         batch is to be the request. One that is not `for_bytes` is librdkafka's to wait for: what piles up there makes
-        larger batches, which is all that helps against a quota of requests.
+        larger batches, which is all that helps against a quota of requests. Beside one of bytes what waits here does.
         """
         counts_ms = self._throttle.hear(throttle_ms, now_ms)
         if counts_ms < throttle_ms:
             self._asks_from = self.granted
         if not for_bytes:
+            if self._limit is not None:
+                self._throttle.save_requests(counts_ms, now_ms)
             return
         self.stands_back = False
-        if self._limit is not None and counts_ms * self._limit <= self._last_wire * 1000:
-            # Less than a request's worth is the grain of the broker's window, no sign of strangers: wait, no more.
-            self._throttle.hold(counts_ms, now_ms)
-        else:
+        if self._limit is None or counts_ms * self._limit > self._last_wire * 1000:
             self._pacer.on_throttle(counts_ms, now_ms)
+        else:  # less than a request's worth is the grain of the broker's window, no sign of strangers: wait, no more
+            self._throttle.hold(counts_ms, now_ms)
 
     def set_limit(self, limit: float | None, now_ms: int) -> None:
         """Follow another limit, in bytes per second."""
-        self._limit, self.stands_back = limit, False
+        self._limit, self.stands_back, self._throttle.saves_requests = limit, False, False
         self.wait_no_longer()
         if limit is None or limit != self._pacer.limit:  # one that shares the pacer may have heard of it before
             self._pacer.set_limit(limit, now_ms)
@@ -385,6 +381,10 @@ class SendPace:
     def rate(self) -> float:
         """Bytes per second on the wire that are aimed at; infinite while nothing is known to limit them."""
         return self._pacer.rate()
+
+    def requests_per_s(self, now_ms: int) -> float:
+        """How many are sent, in the broker's window and if all are as large as the last one."""
+        return self._pacer.measured_rate(now_ms) / self._last_wire if self._last_wire else 0.0
 
     def throttled_for_ms(self, now_ms: int) -> int:
         """How much of the broker's last throttle is left."""

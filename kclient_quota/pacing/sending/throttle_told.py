@@ -42,12 +42,14 @@ class ThrottleTold:
 
     Attributes:
         ends_ms: when the latest one ends or ended, for all that counts.
+        saves_requests: whether one was of requests, beside a quota of bytes: there are to be few.
     """
 
-    __slots__ = ("_held_at_ms", "_held_ms", "_longest_ms", "_told_until_ms", "ends_ms")
+    __slots__ = ("_held_at_ms", "_held_ms", "_longest_ms", "_told_until_ms", "ends_ms", "saves_requests")
 
     def __init__(self, longest_ms: float) -> None:
         self._longest_ms = longest_ms
+        self.saves_requests = False
         self._held_ms = 0
         self._held_at_ms = self._told_until_ms = self.ends_ms = NEVER_MS
 
@@ -62,6 +64,11 @@ class ThrottleTold:
         """Wait for so long, and learn nothing from it."""
         self._held_ms = max(throttle_ms, self.held_ms(now_ms))
         self._held_at_ms = now_ms
+
+    def save_requests(self, throttle_ms: int, now_ms: int) -> None:
+        """The same, and send few requests from now on."""
+        self.hold(throttle_ms, now_ms)
+        self.saves_requests = True
 
     def held_ms(self, now_ms: int) -> int:
         """How much of that is left; all of it, at most, whatever the clock does."""

@@ -32,6 +32,9 @@ class Pace:
 
     blocked_for_ms = told_for_ms = throttled_for_ms
 
+    def requests_per_s(self, _now_ms: int) -> float:
+        return 0.0
+
     def room_in_ms(self, raw_bytes: int, now_ms: int) -> int:
         self.asked.append((raw_bytes, now_ms))
         return self.room_ms

@@ -76,7 +76,28 @@ def test_who_is_not_throttled_may_wait_for_ever():
 def test_a_request_quota_in_words():
     assert request_words(Limit(None, 12.5, LimitSource.CONFIG)) == "request_percentage=12.5 per broker, from config"
     assert words(BY_REQUESTS) == request_words(BY_REQUESTS)
-    assert words(BY_BOTH) == "50,000 B/s per broker, from cluster, {client-id=app}"
+    both = "50,000 B/s and request_percentage=0.01 per broker, from cluster, {client-id=app}"
+    assert words(BY_BOTH) == both
+    assert words(BY_BYTES) == "50,000 B/s per broker, from cluster, {client-id=app}"
+
+
+@pytest.mark.parametrize(
+    ("limit", "throttle_ms", "requests_per_s", "expected"),
+    [
+        (BY_REQUESTS, 1_000, 0.0, True),
+        (BY_REQUESTS, 1_001, 9e9, False),
+        (BY_BYTES, 3, 9e9, False),
+        (UNKNOWN, 3, 9e9, False),
+        (Limit(None, 0.01, LimitSource.LEARNED), 3, 9e9, False),
+        # of both: twenty milliseconds for each request are as much as may be used
+        (Limit(50_000.0, 1.0, LimitSource.CLUSTER), 1_000, 0.5, True),
+        (Limit(50_000.0, 1.0, LimitSource.CLUSTER), 1_000, 0.49, False),
+        (Limit(50_000.0, 1.0, LimitSource.CLUSTER), 1_001, 0.5, False),
+        (Limit(50_000.0, 200.0, LimitSource.CLUSTER), 3, 99.0, False),
+    ],
+)
+def test_throttles_of_a_producer_that_are_a_request_quotas(limit, throttle_ms, requests_per_s, expected):
+    assert limit.is_of_requests(throttle_ms, requests_per_s) is expected
 
 
 def test_a_request_throttle_teaches_no_byte_rate_and_is_no_stall(caplog):

@@ -405,10 +405,30 @@ def test_costs_are_its_own_unless_told():
 
 
 def test_a_throttle_that_is_not_for_bytes_is_librdkafkas_to_wait_for():
-    pace, _ = pace_of(byte_rate=50_000.0)
-    rate = pace.rate()
+    pace = SendPace(ToldPacer(byte_rate=50_000.0, limit=None))
     pace.on_throttle(900, T0, for_bytes=False)
-    assert (pace.throttled_for_ms(T0 + 1), pace.rate()) == (0, rate)
+    assert pace.throttled_for_ms(T0 + 1) == 0
+    assert lump_ms_of(pace, 4) < 250.0
+
+
+def test_beside_a_quota_of_bytes_it_is_waited_for_here_and_requests_are_as_few_as_the_delay_lets_them_be():
+    pace, pacer = pace_of(byte_rate=50_000.0)
+    before = lump_ms_of(pace, 4)
+    pace.on_throttle(900, T0, for_bytes=False)
+    assert pace.throttled_for_ms(T0 + 1) == 899
+    assert not [told for told in pacer.heard if told[0] == "on_throttle"]  # nobody else had a part of the bytes
+    assert (lump_ms_of(pace, 1), lump_ms_of(pace, 4)) == (pytest.approx(1_000.0), pytest.approx(250.0))
+    pace.set_limit(40_000.0, T0 + 1)
+    assert lump_ms_of(pace, 4) == pytest.approx(before)
+
+
+def test_how_many_requests_are_sent():
+    pacer = Pacer(100_000.0)
+    pace = SendPace(pacer, limit=100_000.0)
+    assert pace.requests_per_s(T0) == 0.0
+    for number in range(20):
+        pace.on_granted(1_000, T0 + 1_000 * number)
+    assert pace.requests_per_s(T0 + 19_000) == pytest.approx(1.0, rel=0.15)
 
 
 @pytest.mark.parametrize(
