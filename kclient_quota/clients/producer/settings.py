@@ -65,16 +65,20 @@ def with_defaults(conf: Mapping[str, Any], limit: Limit) -> dict[str, Any]:
     """`conf` with safe defaults where the user has set nothing and their other settings allow it.
 
     Idempotence keeps retries from becoming duplicates; its cost in CPU time is won back by a little linger, except
-    where librdkafka's queue is short. A batch takes no more than half a second of the limit. Under a small limit
-    compression goes for bytes, not for speed. When all connections break at once, librdkafka begins anew from its
-    bootstrap servers and gives up the brokers it knew; a `send_offsets_to_transaction()` that waits for one of them
-    would then wait for ever, so transactions go without. A broker that has left the cluster is given up all the same:
-    `IDLE_MS`.
+    where librdkafka's queue is short. Where it is known that no quota applies both stay as confluent_kafka has them:
+    nothing waits in front of librdkafka then, which spends a processor on waiting for answers that take longer than
+    messages linger, sends a fraction of what it could to brokers far away, and has the first message wait for an id.
+    A batch takes no more than half a second of the limit. Under a small limit compression goes for bytes, not for
+    speed. When all connections break at once, librdkafka begins anew from its bootstrap servers and gives up the
+    brokers it knew; a `send_offsets_to_transaction()` that waits for one of them would then wait for ever, so
+    transactions go without. A broker that has left the cluster is given up all the same: `IDLE_MS`.
     """
     out = dict(conf)
     if conf.get("transactional.id"):
         out.setdefault("metadata.recovery.strategy", "none")
         out.setdefault("connections.max.idle.ms", IDLE_MS)
+    if limit.unlimited:
+        return out
     everything = _everything(conf)
     if allows_idempotence(everything):
         out["enable.idempotence"] = True

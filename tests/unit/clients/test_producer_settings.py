@@ -18,6 +18,7 @@ from kclient_quota.errors import ConfigError
 from kclient_quota.testing.clock import ManualClock
 
 NONE = Limit(None, None, LimitSource.CLUSTER)
+BY_REQUESTS = Limit(None, 5.0, LimitSource.CLUSTER)
 
 
 def limited(rate: float) -> Limit:
@@ -36,8 +37,14 @@ def limited(rate: float) -> Limit:
         {"transactional.id": "t"},
     ],
 )
-def test_idempotence_is_the_default_where_nothing_contradicts_it(conf: dict[str, Any]) -> None:
-    assert with_defaults(conf, NONE)["enable.idempotence"] is True
+def test_idempotence_is_the_default_where_a_quota_may_apply_and_nothing_contradicts_it(conf: dict[str, Any]) -> None:
+    for limit in (limited(51_200), UNKNOWN, BY_REQUESTS):
+        assert with_defaults(conf, limit)["enable.idempotence"] is True
+
+
+@pytest.mark.parametrize("conf", [{}, {"acks": "all"}, {"linger.ms": 3, "compression.type": "zstd"}])
+def test_where_no_quota_applies_all_is_as_confluent_kafka_has_it(conf: dict[str, Any]) -> None:
+    assert with_defaults(conf, NONE) == conf
 
 
 @pytest.mark.parametrize(
@@ -56,18 +63,18 @@ def test_idempotence_is_the_default_where_nothing_contradicts_it(conf: dict[str,
     ],
 )
 def test_it_is_left_alone_where_the_users_settings_contradict_it(conf: dict[str, Any]) -> None:
-    assert "enable.idempotence" not in with_defaults(conf, NONE)
+    assert "enable.idempotence" not in with_defaults(conf, UNKNOWN)
 
 
 def test_whatever_contradicts_it_a_producer_can_be_made_with_it() -> None:
     conf = {"queue.buffering.backpressure.threshold": 1_000}
     confluent_kafka.Producer(conf)
-    confluent_kafka.Producer(with_defaults(conf, NONE))
+    confluent_kafka.Producer(with_defaults(conf, UNKNOWN))
 
 
 @pytest.mark.parametrize("value", [True, False, "false"])
 def test_the_users_own_choice_stands(value: Any) -> None:
-    assert with_defaults({"enable.idempotence": value}, NONE)["enable.idempotence"] == value
+    assert with_defaults({"enable.idempotence": value}, UNKNOWN)["enable.idempotence"] == value
 
 
 @pytest.mark.parametrize(("rate", "expected"), [(20_000, 16_384), (100_000, 50_000), (50_000_000, 1_000_000)])
@@ -97,21 +104,23 @@ def test_without_a_limit_batches_are_librdkafkas() -> None:
 
 
 def test_linger_is_set_only_where_the_user_has_not() -> None:
-    assert "linger.ms" in with_defaults({}, NONE)
-    assert with_defaults({"linger.ms": 0}, NONE)["linger.ms"] == 0
-    assert "linger.ms" not in with_defaults({"queue.buffering.max.ms": 7}, NONE)
+    assert "linger.ms" in with_defaults({}, UNKNOWN)
+    assert with_defaults({"linger.ms": 0}, UNKNOWN)["linger.ms"] == 0
+    assert "linger.ms" not in with_defaults({"queue.buffering.max.ms": 7}, UNKNOWN)
 
 
 @pytest.mark.parametrize(("most", "lingers"), [(1, False), (9_999, False), (10_000, True), (0, True)])
 def test_a_short_queue_is_not_full_for_a_linger_of_ours(most: int, lingers: bool) -> None:
-    assert ("linger.ms" in with_defaults({"queue.buffering.max.messages": most}, NONE)) is lingers
+    assert ("linger.ms" in with_defaults({"queue.buffering.max.messages": most}, UNKNOWN)) is lingers
 
 
 @pytest.mark.parametrize(("timeout_ms", "lingers"), [(5, False), (10, False), (11, True), (0, True)])
 def test_librdkafka_does_not_linger_for_longer_than_a_message_is_worth_sending(timeout_ms: int, lingers: bool) -> None:
     for key in ("message.timeout.ms", "delivery.timeout.ms"):
-        assert ("linger.ms" in with_defaults({key: timeout_ms}, NONE)) is lingers
-    assert ("linger.ms" in with_defaults({"default.topic.config": {"message.timeout.ms": timeout_ms}}, NONE)) is lingers
+        assert ("linger.ms" in with_defaults({key: timeout_ms}, UNKNOWN)) is lingers
+    assert (
+        "linger.ms" in with_defaults({"default.topic.config": {"message.timeout.ms": timeout_ms}}, UNKNOWN)
+    ) is lingers
 
 
 def with_ours(conf: dict[str, Any], limit: Limit, clock: ManualClock) -> dict[str, Any]:
