@@ -73,7 +73,7 @@ class FetchPacer:
         self._taken = 0.0
         self._learnt_from = 0.0
         self._wire = 0.0
-        self._wire_seen: float | None = None
+        self._wire_seen: dict[int, int] | None = None
         self._followed = False
         self._blind_at_ms: int | None = None
         self._queued_before = 0.0
@@ -366,7 +366,8 @@ class FetchPacer:
 
     def _learn(self, seen: FetchStatistics) -> None:
         """Learn how many bytes on the wire one byte of messages costs: compression, framing, cut batches."""
-        wire = float(sum(total for node, (total, _) in seen.received.items() if node in self._paces))
+        # of each: a broker that leads something again has not sent all that it ever sent since the last look
+        wire = {node: total for node, (total, _) in seen.received.items()}
         queued = seen.queued_bytes + RECORD_BYTES * seen.queued_count
         came = self._taken + queued - self._queued_before
         self._queued_before = queued
@@ -375,11 +376,13 @@ class FetchPacer:
         followed, self._followed = self._followed, self.paced and self.fits
         if not self._followed:
             self._blind_at_ms = seen.at_ms
-        if before is None or wire < before or not (followed and self._followed):
+        if before is None or not (followed and self._followed):
             # What is taken while nothing is paced is not told.
             return
-        self._wire += wire - before
-        self._learnt_from += came
+        grown = [total - before.get(node, 0) for node, total in wire.items() if node in self._paces]
+        if min(grown, default=0) < 0:
+            return
+        self._wire, self._learnt_from = self._wire + sum(grown), self._learnt_from + came
         if self._learnt_from > 0.0 and self._wire > 0.0:
             self._ratio = min(max(self._wire / self._learnt_from, LEAST_RATIO), MOST_RATIO)
         if self._wire > LEARNING_MS / 1000.0 * max(pace.share.rate for pace in self._paces.values()):

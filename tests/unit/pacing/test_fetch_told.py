@@ -138,7 +138,7 @@ def test_the_next_fetch_goes_out_as_soon_as_the_queue_has_room() -> None:
 def test_what_came_and_what_was_received_for_it_teach_the_ratio() -> None:
     pacer = pacer_of()
     pacer.on_statistics(seen(0, {1: (1_000, 1)}))
-    assert (pacer._wire_seen, pacer._ratio, pacer._followed) == (1_000, 1.0, True)
+    assert (pacer._wire_seen, pacer._ratio, pacer._followed) == ({1: 1_000}, 1.0, True)
     pacer.grant(100, {1: 5_000})
     pacer.on_statistics(seen(250, {1: (3_500, 2), 9: (77_777, 2)}, (990, 1)))
     assert pacer._ratio == pytest.approx(2_500 / 6_000)
@@ -159,6 +159,15 @@ def test_of_several_brokers_all_is_added() -> None:
     pacer.grant(100, {1: 500, 2: 1_500})
     pacer.on_statistics(seen(250, {1: (1_300, 1), 2: (6_000, 1)}, leaders=(1, 2)))
     assert pacer._ratio == 1_300 / 2_000
+
+
+def test_what_a_broker_sent_before_it_led_nothing_is_not_new_when_it_leads_again() -> None:
+    pacer = pacer_of(brokers=2)
+    pacer.on_statistics(seen(0, {1: (1_000, 1), 2: (900_000, 9)}, leaders=(1, 2)))
+    pacer.on_statistics(seen(250, {1: (1_000, 1), 2: (900_000, 9)}, leaders=(1,)))
+    pacer.grant(300, {1: 500, 2: 500})
+    pacer.on_statistics(seen(500, {1: (1_500, 2), 2: (900_500, 10)}, leaders=(1, 2)))
+    assert pacer._ratio == 1.0
 
 
 @pytest.mark.parametrize(
@@ -200,7 +209,7 @@ def test_a_count_that_goes_back_teaches_nothing_and_the_next_ones_do() -> None:
     pacer.on_statistics(seen(0, {1: (1_000, 1)}))
     pacer._taken = 400
     pacer.on_statistics(seen(250, {1: (999, 1)}))
-    assert (pacer._wire, pacer._learnt_from, pacer._taken, pacer._wire_seen) == (0, 0, 0, 999)
+    assert (pacer._wire, pacer._learnt_from, pacer._taken, pacer._wire_seen) == (0, 0, 0, {1: 999})
     pacer._taken = 400
     pacer.on_statistics(seen(500, {1: (1_199, 1)}))
     assert (pacer._wire, pacer._learnt_from, pacer._ratio) == (200, 400, 0.5)
