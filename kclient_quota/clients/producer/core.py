@@ -346,7 +346,7 @@ class ProducerCore:
         is_let_go = self.is_free and (not was_free or before.only_requests != limit.only_requests)
         if is_let_go:
             self.throttled_at_ms = None  # that was another quota
-        if before.byte_rate != limit.byte_rate or before.known != limit.known or is_let_go:
+        if is_let_go or before.known != limit.known or (before != limit and (before.byte_rate or limit.byte_rate)):
             for broker in self.brokers:
                 broker.queue.pace.set_limit(limit.byte_rate, now_ms)
                 if is_let_go:

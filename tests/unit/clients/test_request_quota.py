@@ -9,7 +9,9 @@ from kclient_quota.clients.limits import UNKNOWN, Limit
 from kclient_quota.clients.throttle_log import request_words, words
 from kclient_quota.config import LimitSource
 from kclient_quota.testing.clock import ManualClock
+from tests.unit.clients.producer_world import core_of
 from tests.unit.clients.test_consumer_core import gate_of, statistics
+from tests.unit.pacing.told_pacer import lump_ms_of
 
 BY_REQUESTS = Limit(None, 0.01, LimitSource.CLUSTER, "{client-id=app}")
 BY_BYTES = Limit(50_000.0, None, LimitSource.CLUSTER, "{client-id=app}")
@@ -120,3 +122,17 @@ def test_a_request_throttle_teaches_no_byte_rate_and_is_no_stall(caplog):
     gate.on_statistics(statistics(clock.now_ms(), received=1_000_000))
     gate.on_throttle("b1:9092/1", 1, 1_700)
     assert gate.state()[1].rate < float("inf"), "a byte quota's does"
+
+
+@pytest.mark.parametrize("percentage", [None, 100.0])
+def test_requests_are_saved_no_longer_when_another_quota_of_them_applies(percentage):
+    """Messages waited for a second's worth of the bytes ever after."""
+    core = core_of(Limit(50_000, 1.0, LimitSource.CLUSTER))
+    pace = core.brokers.get(1).queue.pace
+    for number in range(10):
+        pace.on_granted(5_000, 100 * number)
+    before = lump_ms_of(pace, 4)
+    core.on_throttle(1, 900, 1_000)
+    assert lump_ms_of(pace, 4) == pytest.approx(250.0)
+    core.set_limit(Limit(50_000, percentage, LimitSource.CLUSTER), 5_000)
+    assert lump_ms_of(pace, 4) == pytest.approx(before)
