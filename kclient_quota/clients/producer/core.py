@@ -25,8 +25,7 @@ CALM_MS: Final = 60_000
 """After how long without a throttle a client that no quota is known for is let go again."""
 MOST_FREE_BYTES: Final = 1_000_000.0
 """What may come while the sender has not looked."""
-TURN_MS: Final = 5
-"""When to look again while it is somebody else's turn."""
+TURN_MS: Final = 5  # when to look again while it is somebody else's turn
 KEEP_MS: Final = 100  # when to look again at the latest: whose turn it is loses that when it is silent for longer
 FIRST_MS: Final = 250
 """So much of the quota may come before the sender has looked for the first time."""
@@ -346,7 +345,8 @@ class ProducerCore:
         is_let_go = self.is_free and (not was_free or before.only_requests != limit.only_requests)
         if is_let_go:
             self.throttled_at_ms = None  # that was another quota
-        if is_let_go or before.known != limit.known or (before != limit and (before.byte_rate or limit.byte_rate)):
+        is_other = limit.byte_rate is not None and before.request_percentage != limit.request_percentage
+        if before.byte_rate != limit.byte_rate or before.known != limit.known or is_let_go or is_other:
             for broker in self.brokers:
                 broker.queue.pace.set_limit(limit.byte_rate, now_ms)
                 if is_let_go:

@@ -250,8 +250,8 @@ class SendPace:
         each = raw_bytes / messages
         self._message_raw += (each - self._message_raw) * (TREND if self._message_raw else 1.0)
         self._pacer.on_sent(wire, now_ms)
-        self._last_wire = wire
-        self._owed -= wire
+        self._last_wire, self._owed = wire, self._owed - wire
+        self._throttle.note_request(wire)
         tells = 0.0
         if not self.outstanding:
             self._progress_at_ms = now_ms
@@ -383,8 +383,8 @@ class SendPace:
         return self._pacer.rate()
 
     def requests_per_s(self, now_ms: int) -> float:
-        """How many are sent, in the broker's window and if all are as large as the last one."""
-        return self._pacer.measured_rate(now_ms) / self._last_wire if self._last_wire else 0.0
+        """How many are sent, in the broker's window and of the size that they have lately had on average."""
+        return self._pacer.measured_rate(now_ms) / self._throttle.usual_bytes if self._throttle.usual_bytes else 0.0
 
     def throttled_for_ms(self, now_ms: int) -> int:
         """How much of the broker's last throttle is left."""

@@ -115,7 +115,7 @@ class _Pace:
         (told(10.0), told(None), True, True),
         (told(None), UNKNOWN, True, False),  # that nothing limits is something else than that nothing is known
         (UNKNOWN, told(None), True, True),
-        (Limit(10.0, None, LimitSource.CLUSTER), Limit(10.0, 5.0, LimitSource.CLUSTER), False, False),
+        (Limit(10.0, None, LimitSource.CLUSTER), Limit(10.0, 5.0, LimitSource.CLUSTER), True, False),
         (told(10.0), BY_REQUESTS, True, True),
         (told(None), BY_REQUESTS, True, True),  # throttles that seemed to be of bytes were of requests
         (BY_REQUESTS, Limit(None, 6.0, LimitSource.CLUSTER), False, False),
