@@ -34,10 +34,10 @@ REFRESH_MS = 60_000
 JITTER = 0.8, 1.2
 FRESH_PART = 1 / 6  # of a minute: who looks again takes what another client of this process was told in it
 CHANGED_MS = 1_000  # who has seen it change looks again after so long beside the usual; then after twice that
-AGAIN_MS, CALLBACK_PERIOD_MS = 100, 1_000  # what the cluster has not answered in time is asked again
+AGAIN_MS = 100  # what the cluster has not answered in time is asked again
+CALLBACK_PERIOD_MS = 1_000
 ASK_DEADLINE_MS = 1_000  # how long a client's constructor waits for the cluster
-ASK_AT_LEISURE_MS = 30_000
-"""How long a watch does: of some ten answers, given one after the other, a busy broker takes up to 3 s for each."""
+ASK_AT_LEISURE_MS = 30_000  # how long a watch does: of some ten answers in turn, a busy broker takes 3 s for each
 ASKS_AS = "kclient-quota"  # the client.id of questions, which would use up the client's own request quota, and wait
 MIN_REFRESH_MS = 5_000  # a throttle that contradicts the limit asks for it anew, but not more often
 REQUEST_S = 0.02  # of a broker's thread that a request may take: of one that has just begun, or is busy

@@ -251,7 +251,6 @@ class SendPace:
         self._message_raw += (each - self._message_raw) * (TREND if self._message_raw else 1.0)
         self._pacer.on_sent(wire, now_ms)
         self._last_wire, self._owed = wire, self._owed - wire
-        self._throttle.note_request(wire)
         tells = 0.0
         if not self.outstanding:
             self._progress_at_ms = now_ms
@@ -259,7 +258,7 @@ class SendPace:
             if self._drains:
                 tells, self._drains, self._probed_at_ms = 1.0, False, now_ms
         self.granted += raw_bytes
-        self._told.batches += 1
+        self._told.on_granted(wire)
         self._flying.append((self.granted, now_ms, tells))
 
     def give_back(self, raw_bytes: int) -> None:
@@ -384,7 +383,7 @@ class SendPace:
 
     def requests_per_s(self, now_ms: int) -> float:
         """How many are sent, in the broker's window and of the size that they have lately had on average."""
-        return self._pacer.measured_rate(now_ms) / self._throttle.usual_bytes if self._throttle.usual_bytes else 0.0
+        return self._pacer.measured_rate(now_ms) / self._told.usual_bytes if self._told.usual_bytes else 0.0
 
     def throttled_for_ms(self, now_ms: int) -> int:
         """How much of the broker's last throttle is left."""

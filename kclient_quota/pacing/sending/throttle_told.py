@@ -3,8 +3,6 @@
 from typing import Any, Final
 from weakref import WeakSet
 
-from kclient_quota.pacing.trend import TREND
-
 NEVER_MS: Final = -(2**62)
 
 
@@ -44,21 +42,16 @@ class ThrottleTold:
 
     Attributes:
         ends_ms: when the latest one ends or ended, for all that counts.
-        usual_bytes: of a request, on average, as of late; 0: not known.
         saves_requests: whether one was of requests, beside a quota of bytes: there are to be few.
     """
 
-    __slots__ = ("_held_at_ms", "_held_ms", "_longest_ms", "_told_until_ms", "ends_ms", "saves_requests", "usual_bytes")
+    __slots__ = ("_held_at_ms", "_held_ms", "_longest_ms", "_told_until_ms", "ends_ms", "saves_requests")
 
     def __init__(self, longest_ms: float) -> None:
         self._longest_ms = longest_ms
-        self.saves_requests, self.usual_bytes = False, 0.0
+        self.saves_requests = False
         self._held_ms = 0
         self._held_at_ms = self._told_until_ms = self.ends_ms = NEVER_MS
-
-    def note_request(self, nbytes: int) -> None:
-        """One of so many bytes is sent."""
-        self.usual_bytes += (nbytes - self.usual_bytes) * (TREND if self.usual_bytes else 1.0)
 
     def hear(self, throttle_ms: int, now_ms: int) -> int:
         """The broker has said so; returns for how long it counts."""

@@ -27,9 +27,21 @@ class WireTold:
 
     Attributes:
         batches: granted so far.
+        usual_bytes: that one of them was to take, on average, as of late; 0: not known.
     """
 
-    __slots__ = ("_cheap_looks", "_cost", "_heard", "_is_mixed", "_latest", "_looks", "_seen", "_unsent", "batches")
+    __slots__ = (
+        "_cheap_looks",
+        "_cost",
+        "_heard",
+        "_is_mixed",
+        "_latest",
+        "_looks",
+        "_seen",
+        "_unsent",
+        "batches",
+        "usual_bytes",
+    )
 
     def __init__(self, cost: BatchCost) -> None:
         self._cost = cost
@@ -40,7 +52,12 @@ class WireTold:
         self._looks = 0  # statistics since then
         self._cheap_looks = 0  # statistics in a row that have told of too little
         self._is_mixed = False  # whether others' are among them
-        self.batches = 0
+        self.batches, self.usual_bytes = 0, 0.0
+
+    def on_granted(self, wire_bytes: int) -> None:
+        """A batch goes that is to take so much."""
+        self.batches += 1
+        self.usual_bytes += (wire_bytes - self.usual_bytes) * (TREND if self.usual_bytes else 1.0)
 
     def hear(self, wire_bytes: int, *, is_mixed: bool) -> None:
         """So much has been sent since the last time; `is_mixed`: not only of what was granted."""
