@@ -31,7 +31,7 @@ def main() -> None:
 def _consumer(kind: str, conf: dict[str, Any]) -> Any:
     if kind == "plain":
         return confluent_kafka.ShareConsumer({**conf, "enable.metrics.push": False})
-    from kclient_quota.clients.share_consumer import ShareConsumer  # noqa: PLC0415 - the plain one's process must not load it
+    from kclient_quota.clients.consumer.share_consumer import ShareConsumer  # noqa: PLC0415 - the plain one's process must not load it
 
     return ShareConsumer({**conf, "enable.metrics.push": False})
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         AsyncSerializingProducer,
     )
     from kclient_quota.clients.consumer import Consumer
+    from kclient_quota.clients.consumer.share_consumer import DeserializingShareConsumer, ShareConsumer
     from kclient_quota.clients.interceptor import (
         ConsumerInterceptor,
         ProducerInterceptor,
@@ -40,17 +41,13 @@ if TYPE_CHECKING:
     from kclient_quota.clients.producer import Producer
     from kclient_quota.clients.quota_state import BrokerQuotaState
     from kclient_quota.clients.serializing import DeserializingConsumer, SerializingProducer
-    from kclient_quota.clients.share_consumer import DeserializingShareConsumer, ShareConsumer
     from kclient_quota.errors import ClusterError, ConfigError, KclientQuotaError, QuotaThrottledError, WireError
     from kclient_quota.metrics import MetricName
     from kclient_quota.otel.instrument import instrument
     from kclient_quota.quota.callback import ClientQuotaCallback, ClientQuotaType
     from kclient_quota.quota.entity import DEFAULT, ClientQuotaEntity
 
-try:
-    from kclient_quota._version import version as __version__
-except ImportError:  # used from the sources, which no build has written it into
-    __version__ = "0.2.0"
+    __version__: str
 
 # Where each name lives: a module of this package, or of kclient_telemetry.
 _HOMES = {
@@ -75,7 +72,7 @@ _HOMES = {
     "ConsumerInterceptor": "clients.interceptor",
     "DEFAULT": "quota.entity",
     "DeserializingConsumer": "clients.serializing",
-    "DeserializingShareConsumer": "clients.share_consumer",
+    "DeserializingShareConsumer": "clients.consumer.share_consumer",
     "KafkaMetricReader": "kclient_telemetry.client.otel",
     "KclientQuotaError": "errors",
     "MetricKind": "kclient_telemetry.metric",
@@ -89,7 +86,7 @@ _HOMES = {
     "QuotaThrottledError": "errors",
     "RecordMetadata": "clients.interceptor",
     "SerializingProducer": "clients.serializing",
-    "ShareConsumer": "clients.share_consumer",
+    "ShareConsumer": "clients.consumer.share_consumer",
     "WireError": "errors",
     "instrument": "otel.instrument",
 }
@@ -137,7 +134,18 @@ __all__ = [
 ]
 
 
+def _version() -> str:
+    try:
+        from kclient_quota._version import version as __version__  # noqa: PLC0415 - when asked for, as all is
+    except ImportError:  # used from the sources, which no build has written it into
+        __version__ = "0.2.0"
+    return str(__version__)
+
+
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        globals()[name] = version = _version()
+        return version
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

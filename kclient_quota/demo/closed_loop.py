@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kclient_telemetry.receiver.queued import QueuedSink
 
 from kclient_quota.broker import EmbeddedBroker
-from kclient_quota.clients.telemetry.topic import TopicWriter
+from kclient_quota.clients.telemetry_topic import TopicWriter
 from kclient_quota.clock import SYSTEM_CLOCK
 from kclient_quota.demo.fleet import Fleet, Member, Moment
 from kclient_quota.errors import ClusterError

@@ -8,7 +8,7 @@ from confluent_kafka import KafkaException, TopicPartition
 
 from kclient_quota.clients import PlainConsumer
 from kclient_quota.clients.consumer import Consumer
-from kclient_quota.clients.share_consumer import ShareConsumer
+from kclient_quota.clients.consumer.share_consumer import ShareConsumer
 from kclient_quota.errors import ConfigError
 
 if TYPE_CHECKING:

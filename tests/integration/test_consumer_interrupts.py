@@ -10,7 +10,7 @@ import confluent_kafka
 import pytest
 
 from kclient_quota.broker import EmbeddedBroker
-from kclient_quota.clients.consumer.fetching import made_apart
+from kclient_quota.clients.consumer.receiving.fetching import made_apart
 
 INTERRUPTS = 500
 PARTITIONS = 3

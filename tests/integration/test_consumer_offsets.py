@@ -227,7 +227,7 @@ def test_a_pause_before_partitions_are_assigned_for_the_first_time_is_passed_ove
 def test_a_full_buffer_pauses_fetching_and_loses_nothing(
     broker: EmbeddedBroker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kclient_quota.clients.consumer.held.MOST_MESSAGES", 5)
+    monkeypatch.setattr("kclient_quota.clients.consumer.receiving.held.MOST_MESSAGES", 5)
     consumer = consumer_of(broker, topic, **HOLDS_SOON)
     consumer.assign([TopicPartition(topic, 0, 0), TopicPartition(topic, 1, 0)])
     consumer.pause([TopicPartition(topic, 1)])
@@ -291,7 +291,7 @@ def test_two_consumers_of_a_group_get_every_message_once_when_the_second_joins(
 def test_a_process_that_is_killed_with_a_full_buffer_loses_nothing(broker: EmbeddedBroker, topic: str) -> None:
     script = f"""
 import time
-from kclient_quota.clients.consumer import held
+from kclient_quota.clients.consumer.receiving.receiving import held
 from kclient_quota.clients.consumer import Consumer
 held.MOST_MESSAGES = 3
 consumer = Consumer({{"bootstrap.servers": "{broker.bootstrap_servers}", "group.id": "group-of-{topic}",

@@ -7,7 +7,7 @@ import pytest
 from kclient_quota import Producer
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.clients.producer import settings
-from kclient_quota.clients.producer.hearing import Hearing
+from kclient_quota.clients.producer.sender.hearing import Hearing
 
 
 @pytest.mark.parametrize("limit", [{}, {"producer_byte_rate": 20_000}], ids=["asked for", "by hand"])

@@ -44,7 +44,7 @@ def conf_of(broker: EmbeddedBroker, **more: Any) -> dict[str, Any]:
 
 def fill_up(consumer: Consumer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stay in the group without receiving anything until there is no room for more."""
-    monkeypatch.setattr("kclient_quota.clients.consumer.held.MOST_MESSAGES", 2)
+    monkeypatch.setattr("kclient_quota.clients.consumer.receiving.held.MOST_MESSAGES", 2)
     monkeypatch.setattr(consumer._kq_core.heartbeat, "poll_every", lambda _: None)
     consumer._kq_core.heartbeat._unpolled_ms = 50
     end = time.monotonic() + 30

@@ -13,7 +13,7 @@ import pytest
 
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.clients.producer import Producer
-from kclient_quota.clients.producer.answers import Answers
+from kclient_quota.clients.producer.sender.answers import Answers
 from kclient_quota.errors import ConfigError, QuotaThrottledError
 from kclient_quota.pacing.sending.turns import Waiting
 from tests.integration.made_producers import Reports, made, over_produce, stuck

@@ -16,7 +16,7 @@ import pytest
 
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.clients import throttle_log
-from kclient_quota.clients.producer.queue_metrics import QueueMetrics
+from kclient_quota.clients.producer.sender.queue_metrics import QueueMetrics
 from kclient_quota.testing.proxies import Proxies
 from tests.integration.made_producers import made
 

@@ -11,8 +11,8 @@ import pytest
 from kclient_quota import Producer
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.clients.producer import producer as module
+from kclient_quota.clients.producer.caller.taking import raw_bytes
 from kclient_quota.clients.producer.outbox import RECORD_BYTES
-from kclient_quota.clients.producer.taking import raw_bytes
 from tests.read_committed import committed
 
 THREADS = 4

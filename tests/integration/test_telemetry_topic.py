@@ -11,7 +11,7 @@ from kclient_telemetry.receiver.queued import QueuedSink
 
 from kclient_quota import Producer
 from kclient_quota.broker import EmbeddedBroker
-from kclient_quota.clients.telemetry.topic import TopicWriter
+from kclient_quota.clients.telemetry_topic import TopicWriter
 
 
 @pytest.fixture

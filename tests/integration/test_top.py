@@ -20,7 +20,7 @@ from kclient_quota.cli.main import main
 from kclient_quota.cli.telemetry_sources import _samples, opened
 from kclient_quota.cli.top import _print, _screen, _summary, _Trouble
 from kclient_quota.cli.top_screen import TopScreen
-from kclient_quota.clients.telemetry.topic import TopicWriter
+from kclient_quota.clients.telemetry_topic import TopicWriter
 from kclient_quota.clock import unix_ms
 from kclient_quota.errors import ClusterError, ConfigError
 from kclient_quota.operate.top import Sample, Top, details, summary, table

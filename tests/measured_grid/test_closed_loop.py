@@ -12,7 +12,7 @@ from kclient_telemetry.receiver.queued import QueuedSink
 
 from kclient_quota.admin.client_metrics import alter_subscription
 from kclient_quota.clients import limits
-from kclient_quota.clients.telemetry.topic import TopicWriter
+from kclient_quota.clients.telemetry_topic import TopicWriter
 from kclient_quota.clock import SYSTEM_CLOCK
 from kclient_quota.cluster.client import ClusterClient
 from kclient_quota.demo.closed_loop import (

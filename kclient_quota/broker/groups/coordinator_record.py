@@ -9,7 +9,7 @@ from uuid import UUID
 
 from kclient_quota.broker.groups.in_steps import AT_ONCE, Steps, ordered, parts
 from kclient_quota.broker.internal_topics import wire_string
-from kclient_quota.broker.request.letting_go import let_go
+from kclient_quota.broker.request.long.letting_go import let_go
 from kclient_quota.wire.codec import Encoded, encode, encode_element, encode_names_by_and_by
 from kclient_quota.wire.schema import Message, Struct
 

@@ -7,9 +7,9 @@ from typing import Final
 from kclient_telemetry import logger_of
 
 from kclient_quota.broker.groups.coordinator_record import CoordinatorRecord
+from kclient_quota.broker.groups.timers import Timers
 from kclient_quota.broker.internal_topics import InternalTopic
 from kclient_quota.broker.request.context import Alarm, Scheduler
-from kclient_quota.broker.timers import Timers
 
 _LOG = logger_of(__name__)
 _SMALL_BYTES: Final = 16_384

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from kclient_telemetry import logger_of
 
 from kclient_quota.broker.manners import Delay
-from kclient_quota.broker.request import long_messages
 from kclient_quota.broker.request.authorization import authorized
 from kclient_quota.broker.request.context import ELEMENTS_AT_ONCE, ConnectionState, Context
 from kclient_quota.broker.request.controls import Break, Intercepted, SeenRequest
 from kclient_quota.broker.request.enforcement import Session, longer
 from kclient_quota.broker.request.faults import Effect, Fault, Faults
-from kclient_quota.broker.request.letting_go import let_go
+from kclient_quota.broker.request.long import messages as long_messages
+from kclient_quota.broker.request.long.letting_go import let_go
 from kclient_quota.broker.request.node import Node
 from kclient_quota.broker.request.on_disk import on_disk, waits
 from kclient_quota.broker.request.outcome import Outcome

@@ -14,8 +14,8 @@ from kclient_quota.broker.groups.consumer.group import JOIN_EPOCH, LEAVE_EPOCH, 
 from kclient_quota.broker.groups.consumer.requests import BeatResult
 from kclient_quota.broker.groups.consumer.subscriptions import is_same, known_topics, subscribed_topics
 from kclient_quota.broker.groups.in_steps import AT_ONCE, Steps, parts, same
-from kclient_quota.broker.request.letting_go import let_go
-from kclient_quota.broker.timers import Timers
+from kclient_quota.broker.groups.timers import Timers
+from kclient_quota.broker.request.long.letting_go import let_go
 from kclient_quota.wire.error_codes import ErrorCode
 
 ASSIGNOR: Final = "simple"

@@ -12,15 +12,15 @@ from kclient_quota.broker.cluster_state import BROKER, GROUP, ClusterState, Part
 from kclient_quota.broker.groups.group_service import GroupService
 from kclient_quota.broker.groups.in_steps import Steps, gathered
 from kclient_quota.broker.groups.one_at_a_time import OneAtATime
+from kclient_quota.broker.groups.timers import Timers
 from kclient_quota.broker.request.context import Alarm, Scheduler
-from kclient_quota.broker.request.letting_go import let_go
+from kclient_quota.broker.request.long.letting_go import let_go
 from kclient_quota.broker.shares.share_group import ShareGroup, ShareGroupConfig, ShareGroupCoordinator
 from kclient_quota.broker.shares.share_partition import SharePartition, ShareRules
 from kclient_quota.broker.shares.share_records import TERMINAL
 from kclient_quota.broker.shares.share_sessions import RELEASED_AT_ONCE, Place, ShareSessions
 from kclient_quota.broker.shares.share_state_topic import ShareStateTopic, Written
 from kclient_quota.broker.shares.share_telling import ShareTelling
-from kclient_quota.broker.timers import Timers
 from kclient_quota.wire.error_codes import ErrorCode
 
 _LOG = logger_of(__name__)

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from kclient_quota.broker.groups.in_steps import Steps
 from kclient_quota.broker.request.context import Alarm, ConnectionState, Scheduler
-from kclient_quota.broker.request.letting_go import emptied
+from kclient_quota.broker.request.long.letting_go import emptied
 from kclient_quota.broker.shares.share_partition import SharePartition
 from kclient_quota.wire.error_codes import ErrorCode
 

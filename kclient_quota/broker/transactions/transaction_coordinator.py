@@ -11,7 +11,7 @@ from enum import StrEnum
 from itertools import islice
 from types import MappingProxyType
 
-from kclient_quota.broker.timers import Timers
+from kclient_quota.broker.groups.timers import Timers
 from kclient_quota.wire.error_codes import ErrorCode
 
 MAX_TIMEOUT_MS = 900_000

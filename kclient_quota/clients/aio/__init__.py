@@ -2,6 +2,6 @@
 
 from kclient_quota.clients.aio.consumer import AIOConsumer
 from kclient_quota.clients.aio.producer import AIOProducer
-from kclient_quota.clients.aio_serializing import AsyncDeserializingConsumer, AsyncSerializingProducer
+from kclient_quota.clients.aio.serializing import AsyncDeserializingConsumer, AsyncSerializingProducer
 
 __all__ = ["AIOConsumer", "AIOProducer", "AsyncDeserializingConsumer", "AsyncSerializingProducer"]

@@ -17,9 +17,9 @@ from kclient_quota.clients.aio.turns import Turns, Work
 from kclient_quota.clients.calls import real
 from kclient_quota.clients.consumer import Consumer
 from kclient_quota.clients.consumer.consumer import PacedConsumer
-from kclient_quota.clients.consumer.receiving import MOST_AT_ONCE, SLICE_S
+from kclient_quota.clients.consumer.receiving.receiving import MOST_AT_ONCE, SLICE_S
 from kclient_quota.clients.quota_state import BrokerQuotaState
-from kclient_quota.clients.telemetry_methods import AIOTelemetryMethods, TelemetryMethods
+from kclient_quota.clients.telemetry.methods import AIOTelemetryMethods, TelemetryMethods
 from kclient_quota.clock import monotonic
 from kclient_quota.metrics import MetricName
 

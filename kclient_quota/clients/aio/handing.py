@@ -20,7 +20,7 @@ from kclient_quota.clients.aio.buffer import Buffer, hand_over
 from kclient_quota.clients.aio.loops import InLoop, ended
 from kclient_quota.clients.aio.pending import Pending, fail
 from kclient_quota.clients.aio.transactions import AIOTransactions
-from kclient_quota.clients.producer.waiting import SLICE_MS
+from kclient_quota.clients.producer.caller.waiting import SLICE_MS
 
 if TYPE_CHECKING:
     from kclient_quota.clients.producer.sorting import Place

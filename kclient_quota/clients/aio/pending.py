@@ -14,10 +14,10 @@ from kclient_quota.clients.agents import AsGiven, CProducer, place_behind
 from kclient_quota.clients.aio.loops import InLoop
 from kclient_quota.clients.calls import in_bytes
 from kclient_quota.clients.interceptor import ProducerRecord
-from kclient_quota.clients.producer.answers import code_of
+from kclient_quota.clients.producer.caller.taking import utf8_bytes
 from kclient_quota.clients.producer.producer import PacedProducer
+from kclient_quota.clients.producer.sender.answers import code_of
 from kclient_quota.clients.producer.sorting import NO_PLACE, Place
-from kclient_quota.clients.producer.taking import utf8_bytes
 from kclient_quota.clients.producer.transaction import State
 from kclient_quota.clock import Clock
 

@@ -25,10 +25,10 @@ from kclient_quota.clients.aio.heartbeat import Beats
 from kclient_quota.clients.aio.loops import InLoop, InThisThread, ended
 from kclient_quota.clients.aio.pending import InnerProducer, Pending, message_of, never_blocking
 from kclient_quota.clients.calls import TEXT, real
+from kclient_quota.clients.producer.caller.waiting import SLICE_MS
 from kclient_quota.clients.producer.transaction import not_taken
-from kclient_quota.clients.producer.waiting import SLICE_MS
 from kclient_quota.clients.quota_state import BrokerQuotaState
-from kclient_quota.clients.telemetry_methods import AIOTelemetryMethods, TelemetryMethods
+from kclient_quota.clients.telemetry.methods import AIOTelemetryMethods, TelemetryMethods
 from kclient_quota.config import Backoff, split
 from kclient_quota.errors import quota_used_up
 from kclient_quota.metrics import MetricName

@@ -13,7 +13,7 @@ from kclient_quota.clients.aio.arguments import fit_time
 from kclient_quota.clients.aio.buffer import Buffer
 from kclient_quota.clients.aio.loops import InLoop, ended
 from kclient_quota.clients.aio.pending import InnerProducer, fail
-from kclient_quota.clients.producer.waiting import SLICE_MS
+from kclient_quota.clients.producer.caller.waiting import SLICE_MS
 from kclient_quota.clock import Clock
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from kclient_telemetry.locks import reentrant_lock
 
 from kclient_quota.clients.aio.loops import Waiter
-from kclient_quota.clients.consumer.receiving import SLICE_S
+from kclient_quota.clients.consumer.receiving.receiving import SLICE_S
 
 if TYPE_CHECKING:
     import concurrent.futures

@@ -15,10 +15,10 @@ from kclient_quota.clients.agents import CConsumer, place, with_methods
 from kclient_quota.clients.calls import NotMade, interruptible, log_in_as, merged
 from kclient_quota.clients.consumer import settings
 from kclient_quota.clients.consumer.core import ConsumerCore
-from kclient_quota.clients.consumer.fetching import made_apart
-from kclient_quota.clients.consumer.held import key_of
-from kclient_quota.clients.consumer.listening import Listener
-from kclient_quota.clients.consumer.recovering import in_turn
+from kclient_quota.clients.consumer.receiving.fetching import made_apart
+from kclient_quota.clients.consumer.receiving.held import key_of
+from kclient_quota.clients.consumer.receiving.listening import Listener
+from kclient_quota.clients.consumer.receiving.recovering import in_turn
 from kclient_quota.clients.consumer.storing import Storing
 from kclient_quota.clients.consumer.watching import WATCHING, PollWatch
 from kclient_quota.clients.heartbeat import CLOSED
@@ -27,8 +27,8 @@ from kclient_quota.clients.librdkafka.keys import explained
 from kclient_quota.clients.limits import LimitFinder, LimitWatch, longest_throttle_ms, warn_of_default_client_id
 from kclient_quota.clients.quota_state import BrokerQuotaState
 from kclient_quota.clients.shared_pace import LimitOfUser, SharedLimit, pace_key, shared_limit
+from kclient_quota.clients.telemetry.methods import TelemetryMethods
 from kclient_quota.clients.telemetry.reporter import ENABLE_KEY, new_telemetry
-from kclient_quota.clients.telemetry_methods import TelemetryMethods
 from kclient_quota.clients.throttle_log import ThrottleLog
 from kclient_quota.clock import SYSTEM_CLOCK
 from kclient_quota.config import Backoff, LimitSource, QuotaConfig, client_id_of, split

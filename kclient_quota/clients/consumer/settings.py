@@ -6,7 +6,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaException
 
 from kclient_quota.clients.consumer.core import ConsumerCore
-from kclient_quota.clients.consumer.poll_idle import PollIdle
+from kclient_quota.clients.consumer.receiving.poll_idle import PollIdle
 from kclient_quota.clients.heartbeat import DEFAULT_MAX_POLL_INTERVAL_MS
 from kclient_quota.clients.limits import Limit
 from kclient_quota.clients.wait_time import WaitTime

@@ -15,9 +15,9 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 from kclient_telemetry.locks import reentrant_lock
 
 from kclient_quota.clients.consumer import settings
-from kclient_quota.clients.consumer.held import Partition, key_of
-from kclient_quota.clients.consumer.receiving import Receiving
-from kclient_quota.clients.consumer.recovering import in_turn
+from kclient_quota.clients.consumer.receiving.held import Partition, key_of
+from kclient_quota.clients.consumer.receiving.receiving import Receiving
+from kclient_quota.clients.consumer.receiving.recovering import in_turn
 from kclient_quota.clients.consumer.watching import WATCHING
 from kclient_quota.pacing.fetching.fetch_sizes import FetchSizes
 

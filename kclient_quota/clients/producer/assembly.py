@@ -22,15 +22,14 @@ from kclient_quota.clients.limits import (
     warn_of_default_client_id,
 )
 from kclient_quota.clients.producer import settings
-from kclient_quota.clients.producer.beginning import Beginning
+from kclient_quota.clients.producer.caller.taking import raw_bytes
 from kclient_quota.clients.producer.core import ProducerCore
-from kclient_quota.clients.producer.hearing import Hearing
 from kclient_quota.clients.producer.outbox import Handed, Outbox, at_exit
 from kclient_quota.clients.producer.routes import Routes
-from kclient_quota.clients.producer.sender import ANSWER_MS, Sender
+from kclient_quota.clients.producer.sender.beginning import Beginning
+from kclient_quota.clients.producer.sender.hearing import Hearing
+from kclient_quota.clients.producer.sender.sender import ANSWER_MS, Sender
 from kclient_quota.clients.producer.sorting import Sorting
-from kclient_quota.clients.producer.taking import raw_bytes
-from kclient_quota.clients.producer.transaction import Transaction
 from kclient_quota.clients.shared_pace import SharedPace, pace_key, shared_pace
 from kclient_quota.clients.telemetry.reporter import new_telemetry
 from kclient_quota.clients.throttle_log import WorthLog
@@ -84,7 +83,7 @@ class Parts:
         self.raises = ours.backoff is Backoff.RAISE
         self.sorting = Sorting(ours)
         self.default_callback = conf.get("on_delivery")
-        self.transaction = Transaction(conf, ours.transaction_timeout)
+        self.transaction = settings.transaction_of(conf, ours.transaction_timeout)
         self.inner = self.transaction.with_message_timeout(settings.with_defaults(conf, self._limit))
         # We leave out the others ourselves: of messages that are not reported the sender would have to guess which are
         # delivered, and not hear of the errors of those that it has taken for delivered.

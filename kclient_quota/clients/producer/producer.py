@@ -22,16 +22,16 @@ from confluent_kafka import KafkaException
 
 from kclient_quota.clients.agents import AsGiven, CProducer, is_watched, place, with_methods
 from kclient_quota.clients.calls import NotMade, held_with, is_fatal, log_in_as, merged, put_off, seconds, undisturbed
-from kclient_quota.clients.producer.outbox import RECORD_BYTES, Callback, Handed
-from kclient_quota.clients.producer.taking import (
+from kclient_quota.clients.producer.caller.taking import (
     BLOCK_MS,
     TakingProducer,
     only_errors,
     raw_bytes,
 )
+from kclient_quota.clients.producer.caller.waiting import NOW, POLL_IN_C, PRODUCE_IN_C, PURGE_MS
+from kclient_quota.clients.producer.outbox import RECORD_BYTES, Callback, Handed
 from kclient_quota.clients.producer.transaction import Transaction
-from kclient_quota.clients.producer.waiting import NOW, POLL_IN_C, PRODUCE_IN_C, PURGE_MS
-from kclient_quota.clients.telemetry_methods import TelemetryMethods
+from kclient_quota.clients.telemetry.methods import TelemetryMethods
 from kclient_quota.clock import SYSTEM_CLOCK, Clock
 from kclient_quota.errors import MISTAKEN, lost_interrupt
 
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from typing import Self
 
     from kclient_quota.clients.interceptor import ProducerInterceptors
-    from kclient_quota.clients.producer.hearing import Hearing
-    from kclient_quota.clients.producer.sender import Sender
+    from kclient_quota.clients.producer.sender.hearing import Hearing
+    from kclient_quota.clients.producer.sender.sender import Sender
     from kclient_quota.clients.quota_state import BrokerQuotaState
     from kclient_quota.metrics import MetricName
 
@@ -54,7 +54,7 @@ class PacedProducer(TakingProducer, TelemetryMethods):
     _kq_chain = cast("ProducerInterceptors", ())
     _kq_asks_produce = _kq_errors_only = False
     _kq_clock: Clock = SYSTEM_CLOCK
-    _kq_transaction = Transaction({})
+    _kq_transaction = Transaction()
     _kq_max_block_ms = 0
     _kq_raises = False
     _kq_closed = True
@@ -69,7 +69,7 @@ class PacedProducer(TakingProducer, TelemetryMethods):
         from kclient_quota.clients.interceptor import closing_unless_made  # noqa: PLC0415
         from kclient_quota.clients.librdkafka.keys import explained  # noqa: PLC0415
         from kclient_quota.clients.producer.assembly import Parts  # noqa: PLC0415
-        from kclient_quota.clients.producer.batch import is_batch, produce_each  # noqa: PLC0415
+        from kclient_quota.clients.producer.caller.batch import is_batch, produce_each  # noqa: PLC0415
         from kclient_quota.clients.producer.settings import keep_alive  # noqa: PLC0415
 
         # Kept, as a destructor may send a batch while the interpreter ends, which loads nothing any more.

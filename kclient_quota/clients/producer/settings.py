@@ -11,11 +11,11 @@ from kclient_quota.clients.calls import refused_callbacks
 from kclient_quota.clients.heartbeat import CLOSED
 from kclient_quota.clients.librdkafka.statistics_schedule import schedule, unless_old
 from kclient_quota.clients.limits import Limit, LimitFinder, LimitWatch
-from kclient_quota.clients.producer.hearing import Hearing
-from kclient_quota.clients.producer.transaction import MESSAGE_TIMEOUT
+from kclient_quota.clients.producer.sender.hearing import Hearing
+from kclient_quota.clients.producer.transaction import MESSAGE_TIMEOUT, TIMEOUT_MS, Transaction
 from kclient_quota.clients.telemetry.reporter import ENABLE_KEY, ClientTelemetry
 from kclient_quota.clock import SYSTEM_CLOCK, Clock
-from kclient_quota.config import whole_number
+from kclient_quota.config import TransactionTimeout, whole_number
 from kclient_quota.errors import ConfigError
 
 logger = logging.getLogger("kclient_quota")
@@ -93,6 +93,17 @@ def with_defaults(conf: Mapping[str, Any], limit: Limit) -> dict[str, Any]:
         if level is not None:
             out["compression.level"] = level
     return out
+
+
+def transaction_of(conf: Mapping[str, Any], policy: TransactionTimeout = TransactionTimeout.REPORT) -> Transaction:
+    """What a producer knows of its transactions before it has begun one."""
+    timeout_ms = whole_number(conf, ["transaction.timeout.ms"], TIMEOUT_MS)
+    return Transaction(
+        timeout_ms,
+        whole_number(conf, MESSAGE_TIMEOUT, timeout_ms // 3),
+        possible="transactional.id" in conf,
+        aborts=policy is TransactionTimeout.ABORT,
+    )
 
 
 def message_timeout_ms(conf: Mapping[str, Any]) -> int:

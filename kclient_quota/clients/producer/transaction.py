@@ -7,8 +7,6 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
 
-from kclient_quota.config import TransactionTimeout, whole_number
-
 logger = logging.getLogger("kclient_quota")
 
 TIMEOUT_MS: Final = 60_000
@@ -71,34 +69,41 @@ class Transaction:
     """Knows until when the open transaction may be waited for.
 
     Args:
-        conf: the producer's configuration.
-        policy: what is done about one that is about to end.
-
-    Attributes:
+        timeout_ms: `transaction.timeout.ms`.
+        message_ms: `message.timeout.ms`, 0 for none; None where nobody has set it.
         possible: whether the producer has transactions at all.
         aborts: whether the application has asked for one that is about to end to be aborted.
+
+    Attributes:
+        possible: as given, as are `aborts` and `timeout_ms`.
         state: where it is.
         ended: the error that told that it is ENDED; None in other states.
         lost: why a message of the open one failed; it cannot be committed then.
         era: grows whenever one begins or ends.
         ending: the threads that are ending one, by a commit or an abort.
-        timeout_ms: `transaction.timeout.ms`.
         most_wait_ms: how much of its time may go by with waiting for a throttle when it begins.
     """
 
-    def __init__(self, conf: Mapping[str, Any], policy: TransactionTimeout = TransactionTimeout.REPORT) -> None:
-        self.possible = "transactional.id" in conf
-        self.aborts = policy is TransactionTimeout.ABORT
+    def __init__(
+        self,
+        timeout_ms: int = TIMEOUT_MS,
+        message_ms: int | None = None,
+        *,
+        possible: bool = False,
+        aborts: bool = False,
+    ) -> None:
+        self.possible = possible
+        self.aborts = aborts
         self.state = State.NONE
         self.ended: KafkaException | None = None
         self.lost: KafkaError | None = None
         self.era = 0
         self.ending: set[int] = set()
-        self.timeout_ms = whole_number(conf, ["transaction.timeout.ms"], TIMEOUT_MS)
-        self._margin_ms = min(MARGIN_MS, self.timeout_ms // 2)
-        self.most_wait_ms = (self.timeout_ms - self._margin_ms) // 2
-        self._message_ms = whole_number(conf, MESSAGE_TIMEOUT, self.timeout_ms // 3) or self.timeout_ms
-        self._spare_ms = min(MARGIN_MS, self.timeout_ms // 4)
+        self.timeout_ms = timeout_ms
+        self._margin_ms = min(MARGIN_MS, timeout_ms // 2)
+        self.most_wait_ms = (timeout_ms - self._margin_ms) // 2
+        self._message_ms = (timeout_ms // 3 if message_ms is None else message_ms) or timeout_ms
+        self._spare_ms = min(MARGIN_MS, timeout_ms // 4)
         self._ends_at_ms = 0
         self._told = False
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import atexit
 import logging
 import weakref
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kclient_telemetry.kind import MetricKind
 from kclient_telemetry.locks import reentrant_lock
@@ -19,12 +19,11 @@ from kclient_quota.config import client_id_of, is_true
 from kclient_quota.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from uuid import UUID
 
     from kclient_telemetry.metric import Point
 
-    from kclient_quota.clients.telemetry_methods import MetricReader
     from kclient_quota.metrics import MetricName
 
 logger = logging.getLogger("kclient_quota")
@@ -45,6 +44,14 @@ _GROWING: Final = ("-total", "-count")
 
 
 _running: weakref.WeakSet[ClientTelemetry] = weakref.WeakSet()
+
+
+class MetricReader(Protocol):
+    """Gives points, such as `kclient_telemetry.client.otel.KafkaMetricReader`."""
+
+    def points(self) -> Iterable[Point]:
+        """The current values."""
+        ...
 
 
 class ClientTelemetry:

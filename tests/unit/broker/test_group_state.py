@@ -11,7 +11,7 @@ from kclient_quota.broker.groups.classic.group import (
     GroupState,
     Member,
 )
-from kclient_quota.broker.timers import Timers
+from kclient_quota.broker.groups.timers import Timers
 
 
 def subscription(*topics: str, version: int = 3) -> bytes:

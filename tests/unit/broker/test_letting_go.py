@@ -6,7 +6,7 @@ import pytest
 
 from kclient_quota.broker.request import exchange
 from kclient_quota.broker.request.context import ELEMENTS_AT_ONCE
-from kclient_quota.broker.request.letting_go import let_go
+from kclient_quota.broker.request.long.letting_go import let_go
 from kclient_quota.wire.messages import DeleteTopicsRequest, DeleteTopicsResponse, MetadataRequest
 from tests.unit.broker.test_others_turns import Cluster
 

@@ -4,8 +4,8 @@ from itertools import pairwise
 
 import pytest
 
-from kclient_quota.broker.request import long_messages
 from kclient_quota.broker.request.context import ELEMENTS_AT_ONCE as AT_ONCE
+from kclient_quota.broker.request.long import messages as long_messages
 from kclient_quota.broker.request.promise import Drive
 from kclient_quota.errors import WireError
 from kclient_quota.wire.codec import decode_by_and_by, decode_few, encode, encode_element

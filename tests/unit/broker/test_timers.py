@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from kclient_quota.broker.timers import Timers
+from kclient_quota.broker.groups.timers import Timers
 
 
 @pytest.mark.parametrize("seed", range(50))

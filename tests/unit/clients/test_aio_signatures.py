@@ -13,7 +13,7 @@ from kclient_quota.clients.aio import (
     AsyncDeserializingConsumer,
     AsyncSerializingProducer,
 )
-from kclient_quota.clients.telemetry_methods import TelemetryMethods
+from kclient_quota.clients.telemetry.methods import TelemetryMethods
 
 API = (Path(__file__).parents[2] / "typing" / "api_aio.py").read_text()
 PAIRS = [(AIOProducer, confluent_kafka.aio.AIOProducer), (AIOConsumer, confluent_kafka.aio.AIOConsumer)]

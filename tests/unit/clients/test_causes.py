@@ -4,7 +4,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from kclient_quota.clients.calls import cause_of, is_fatal
-from kclient_quota.clients.producer.answers import code_of
+from kclient_quota.clients.producer.sender.answers import code_of
 
 
 @pytest.mark.parametrize("error", [KafkaException(), KafkaException("mine"), ValueError(1), ValueError()], ids=repr)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from kclient_quota import Producer
-from kclient_quota.clients.producer import waiting
-from kclient_quota.clients.producer.sender import Sender
+from kclient_quota.clients.producer.caller import waiting
+from kclient_quota.clients.producer.sender.sender import Sender
 
 LATE_MS = 400
 BLOCK_MS = 8_000

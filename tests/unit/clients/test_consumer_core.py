@@ -9,7 +9,7 @@ from confluent_kafka import Message, ThrottleEvent
 
 from kclient_quota.clients.consumer import settings
 from kclient_quota.clients.consumer.core import ConsumerCore
-from kclient_quota.clients.consumer.listening import Listener
+from kclient_quota.clients.consumer.receiving.listening import Listener
 from kclient_quota.clients.interceptor import ConsumerInterceptors
 from kclient_quota.clients.limits import Limit
 from kclient_quota.clients.quota_state import BrokerQuotaState

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 import pytest
 from confluent_kafka import Message, TopicPartition
 
-from kclient_quota.clients.consumer.held import MOST_BYTES, MOST_MESSAGES, HeldMessages, ReceivedOffsets
 from kclient_quota.clients.consumer.joining import JoinWatch, is_request_throttle
+from kclient_quota.clients.consumer.receiving.held import MOST_BYTES, MOST_MESSAGES, HeldMessages, ReceivedOffsets
 from kclient_quota.clients.consumer.stall import Stall, StallWatch
 from kclient_quota.clients.limits import Limit
 from kclient_quota.config import LimitSource

@@ -2,7 +2,7 @@
 
 from confluent_kafka import KafkaError, Message, TopicPartition
 
-from kclient_quota.clients.consumer.held import MOST_MESSAGES, HeldMessages, ReceivedOffsets
+from kclient_quota.clients.consumer.receiving.held import MOST_MESSAGES, HeldMessages, ReceivedOffsets
 
 
 def _message(partition: int, offset: int, size: int = 10) -> Message:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from confluent_kafka import OFFSET_INVALID, Message, TopicPartition
 
-from kclient_quota.clients.consumer.held import (
+from kclient_quota.clients.consumer.receiving.held import (
     MOST_BYTES,
     MOST_MESSAGES,
     HeldMessages,

@@ -10,9 +10,9 @@ from kclient_telemetry.metric import MetricName
 
 from kclient_quota.clients import calls
 from kclient_quota.clients.limits import LimitWatch
-from kclient_quota.clients.producer.hearing import Hearing
 from kclient_quota.clients.producer.outbox import Outbox
-from kclient_quota.clients.producer.queue_metrics import QueueMetrics
+from kclient_quota.clients.producer.sender.hearing import Hearing
+from kclient_quota.clients.producer.sender.queue_metrics import QueueMetrics
 from kclient_quota.clients.shared_pace import SharedAccounts, SharedLimit
 from kclient_quota.clients.telemetry.reporter import ClientTelemetry
 from kclient_quota.clients.wait_time import WaitTime

@@ -11,9 +11,9 @@ import pytest
 from kclient_quota import Producer
 from kclient_quota.clients.producer import outbox as outbox_module
 from kclient_quota.clients.producer import producer as producer_module
-from kclient_quota.clients.producer.hearing import Hearing
 from kclient_quota.clients.producer.outbox import Outbox
-from kclient_quota.clients.producer.sender import Sender
+from kclient_quota.clients.producer.sender.hearing import Hearing
+from kclient_quota.clients.producer.sender.sender import Sender
 from kclient_quota.clients.throttle_log import WorthLog
 from kclient_quota.config import Backoff
 from kclient_quota.testing.clock import ManualClock

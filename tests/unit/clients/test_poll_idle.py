@@ -2,7 +2,7 @@
 
 import pytest
 
-from kclient_quota.clients.consumer.poll_idle import PollIdle
+from kclient_quota.clients.consumer.receiving.poll_idle import PollIdle
 from kclient_quota.metrics import MetricName
 
 NAME = MetricName("poll-idle-ratio-avg", "consumer-metrics", (("client-id", "app"),))

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from kclient_quota.clients.producer.batch import produce_one
+from kclient_quota.clients.producer.caller.batch import produce_one
 
 
 def refused(error: Exception) -> dict[str, Any]:

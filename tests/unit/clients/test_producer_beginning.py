@@ -4,7 +4,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from kclient_quota import Producer
-from kclient_quota.clients.producer.beginning import ASK_MS, FIRST_MS, MOST_ASKS, Beginning
+from kclient_quota.clients.producer.sender.beginning import ASK_MS, FIRST_MS, MOST_ASKS, Beginning
 from kclient_quota.testing.clock import ManualClock
 
 CONF = {

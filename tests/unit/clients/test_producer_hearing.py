@@ -9,8 +9,8 @@ import pytest
 from confluent_kafka import KafkaError
 
 from kclient_quota.clients.limits import UNKNOWN, Limit, warn_of_default_client_id
-from kclient_quota.clients.producer.hearing import Hearing
 from kclient_quota.clients.producer.outbox import Outbox
+from kclient_quota.clients.producer.sender.hearing import Hearing
 from kclient_quota.config import Backoff, LimitSource
 from kclient_quota.metrics import MetricName
 from kclient_quota.testing.clock import ManualClock

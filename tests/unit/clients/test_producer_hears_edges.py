@@ -7,9 +7,9 @@ import pytest
 
 from kclient_quota.clients.limits import Limit
 from kclient_quota.clients.producer.core import CALM_MS, ENOUGH_BYTES, SURE_MS, ProducerCore
-from kclient_quota.clients.producer.hearing import Hearing
 from kclient_quota.clients.producer.outbox import Outbox
 from kclient_quota.clients.producer.routes import NO_BROKER
+from kclient_quota.clients.producer.sender.hearing import Hearing
 from kclient_quota.config import Backoff, LimitSource
 from kclient_quota.testing.clock import ManualClock
 from tests.unit.clients.producer_world import LIMITED, core_of, hand, message

@@ -6,8 +6,8 @@ from typing import Any
 from kclient_quota.clients.librdkafka.partitioner import Partitioner
 from kclient_quota.clients.limits import Limit
 from kclient_quota.clients.producer.core import Lost, ProducerCore, Sent
-from kclient_quota.clients.producer.queue_metrics import QueueMetrics
 from kclient_quota.clients.producer.routes import Routes
+from kclient_quota.clients.producer.sender.queue_metrics import QueueMetrics
 from kclient_quota.clients.producer.sorting import Sorting
 from kclient_quota.config import split
 from kclient_quota.pacing.pacer import Pacer

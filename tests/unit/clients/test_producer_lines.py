@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from kclient_quota.clients.producer.lines import Gone, Lines, hand_over
 from kclient_quota.clients.producer.outbox import Handed
+from kclient_quota.clients.producer.sender.lines import Gone, Lines, hand_over
 from kclient_quota.pacing.pacer import Pacer
 from kclient_quota.pacing.sending.send_pace import SendPace
 from kclient_quota.pacing.sending.turns import Waiting

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError, KafkaException
 
-from kclient_quota.clients.producer.answers import NO_TOPIC_MS
 from kclient_quota.clients.producer.core import Lost
-from kclient_quota.clients.producer.lines import Gone
 from kclient_quota.clients.producer.outbox import Handed, Outbox
-from kclient_quota.clients.producer.sender import Sender
+from kclient_quota.clients.producer.sender.answers import NO_TOPIC_MS
+from kclient_quota.clients.producer.sender.lines import Gone
+from kclient_quota.clients.producer.sender.sender import Sender
 from kclient_quota.clients.throttle_log import WorthLog
 from kclient_quota.pacing.sending.turns import Waiting
 from kclient_quota.testing.clock import ManualClock

@@ -9,9 +9,9 @@ from confluent_kafka import KafkaError
 
 from kclient_quota import AIOConsumer, Producer, SerializingProducer
 from kclient_quota.clients.limits import UNKNOWN, Limit
-from kclient_quota.clients.producer.batch import is_batch
-from kclient_quota.clients.producer.hearing import Hearing
+from kclient_quota.clients.producer.caller.batch import is_batch
 from kclient_quota.clients.producer.outbox import Outbox
+from kclient_quota.clients.producer.sender.hearing import Hearing
 from kclient_quota.clients.producer.settings import IDLE_MS, keep_alive, with_callbacks, with_defaults
 from kclient_quota.config import Backoff, LimitSource
 from kclient_quota.errors import ConfigError

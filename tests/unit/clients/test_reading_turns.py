@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from confluent_kafka import TopicPartition
 
-from kclient_quota.clients.consumer.fetching import Fetching
 from kclient_quota.clients.consumer.reading_turns import LUMPS, ReadingTurns
+from kclient_quota.clients.consumer.receiving.fetching import Fetching
 from kclient_quota.config import Backoff
 from kclient_quota.pacing.fetching.fetch_sizes import FetchSizes
 from kclient_quota.pacing.fetching.fetch_statistics import FetchStatistics

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from kclient_quota.clients.producer.finding import METADATA_MS, MOST_METADATA_MS, MOST_SINGLE, RouteFinder
 from kclient_quota.clients.producer.routes import ASK_AGAIN_MS, ROUTE_MS
+from kclient_quota.clients.producer.sender.finding import METADATA_MS, MOST_METADATA_MS, MOST_SINGLE, RouteFinder
 from kclient_quota.testing.clock import ManualClock
 from tests.unit.clients.producer_world import LIMITED, core_of
 

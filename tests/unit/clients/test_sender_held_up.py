@@ -4,8 +4,8 @@ import pytest
 from confluent_kafka import KafkaException
 
 from kclient_quota import Producer
-from kclient_quota.clients.producer import transacting, waiting
-from kclient_quota.clients.producer.sender import Sender
+from kclient_quota.clients.producer.caller import transacting, waiting
+from kclient_quota.clients.producer.sender.sender import Sender
 from kclient_quota.clients.producer.transaction import Event
 
 CONF = {

@@ -9,7 +9,8 @@ from confluent_kafka import KafkaError, Message
 from confluent_kafka._model import Messages
 
 from kclient_quota import ClientQuotaCallback, ShareConsumer
-from kclient_quota.clients import share_consumer, shared_pace
+from kclient_quota.clients import shared_pace
+from kclient_quota.clients.consumer import share_consumer
 from kclient_quota.clients.limits import Limit
 from kclient_quota.config import LimitSource
 from kclient_quota.pacing.fetching.share_fetch import SharePacer

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kclient_quota.clients.consumer.core import ConsumerCore
-from kclient_quota.clients.consumer.listening import Listener
+from kclient_quota.clients.consumer.receiving.listening import Listener
 from kclient_quota.clients.interceptor import ConsumerInterceptors
 from kclient_quota.clients.limits import Limit
 from kclient_quota.clients.telemetry.required_metrics import RequiredMetrics

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from kclient_quota.clients.consumer.told_statistics import ToldAsOne, as_of_one, end_key
+from kclient_quota.clients.consumer.receiving.told_statistics import ToldAsOne, as_of_one, end_key
 
 
 def topics(**partition: Any) -> dict[str, Any]:

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from kclient_quota.clients.producer.transacting import GRACE_MS, TransactingProducer
-from kclient_quota.clients.producer.transaction import NEXT, Event, State, Transaction
+from kclient_quota.clients.producer.caller.transacting import GRACE_MS, TransactingProducer
+from kclient_quota.clients.producer.settings import transaction_of
+from kclient_quota.clients.producer.transaction import NEXT, Event, State
 from kclient_quota.config import TransactionTimeout
 from kclient_quota.testing.clock import ManualClock
 
@@ -15,7 +16,7 @@ CONF = {"transaction.timeout.ms": 20_000}
 
 
 def test_one_that_is_waited_out_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
-    transaction = Transaction(CONF)
+    transaction = transaction_of(CONF)
     with caplog.at_level(logging.WARNING, "kclient_quota"):
         for _ in range(2):
             transaction.on(Event.BEGIN, 1_000)
@@ -29,7 +30,7 @@ def test_one_that_is_waited_out_is_reported_once(caplog: pytest.LogCaptureFixtur
     ("timeout_ms", "margin_ms"), [(20_000, 5_000), (60_000, 5_000), (6_000, 3_000), ("8000", 4_000)]
 )
 def test_it_may_be_waited_for_until_an_abort_still_arrives_in_time(timeout_ms: object, margin_ms: int) -> None:
-    transaction = Transaction({"transaction.timeout.ms": timeout_ms})
+    transaction = transaction_of({"transaction.timeout.ms": timeout_ms})
     assert transaction.last_ms is None
     assert not transaction.outlived_by(10**9)
     assert transaction.left_ms(0) == 0
@@ -44,13 +45,13 @@ def test_it_may_be_waited_for_until_an_abort_still_arrives_in_time(timeout_ms: o
 
 
 def test_librdkafkas_default_where_none_is_given() -> None:
-    transaction = Transaction({})
+    transaction = transaction_of({})
     transaction.on(Event.BEGIN, 0)
     assert transaction.last_ms == 55_000
 
 
 def test_an_abort_of_ours_leaves_the_applications_nothing_to_do_once() -> None:
-    transaction = Transaction(CONF, TransactionTimeout.ABORT)
+    transaction = transaction_of(CONF, TransactionTimeout.ABORT)
     assert transaction.aborts
     transaction.on(Event.BEGIN, 0)
     error = transaction.expire()
@@ -62,7 +63,7 @@ def test_an_abort_of_ours_leaves_the_applications_nothing_to_do_once() -> None:
 
 
 def test_who_begins_anew_without_a_word_has_acknowledged_it() -> None:
-    transaction = Transaction(CONF, TransactionTimeout.ABORT)
+    transaction = transaction_of(CONF, TransactionTimeout.ABORT)
     transaction.on(Event.BEGIN, 0)
     transaction.expire()
     transaction.on(Event.BEGIN, 0)
@@ -77,7 +78,7 @@ def test_every_event_means_something_in_every_state() -> None:
 
 @pytest.mark.parametrize("end", [Event.COMMIT, Event.ABORT, Event.BEGIN])
 def test_what_waited_in_a_transaction_goes_into_no_other_one(end: Event) -> None:
-    transaction = Transaction(CONF)
+    transaction = transaction_of(CONF)
     transaction.on(Event.BEGIN, 0)
     era = transaction.open_era
     transaction.insist(era)
@@ -90,7 +91,7 @@ def test_what_waited_in_a_transaction_goes_into_no_other_one(end: Event) -> None
 
 @pytest.mark.parametrize(("aborted", "said"), [(True, "it was aborted"), (False, "abort it")])
 def test_the_error_is_one_that_transactional_loops_know(aborted: bool, said: str) -> None:
-    error = Transaction(CONF).refuse(aborted=aborted).args[0]
+    error = transaction_of(CONF).refuse(aborted=aborted).args[0]
     assert error.txn_requires_abort()
     assert not error.fatal()
     assert not error.retriable()
@@ -107,7 +108,7 @@ def test_where_it_is_to_be_aborted_messages_time_out_while_an_abort_can_still_wa
     given: dict[str, Any], message_ms: int | None, late_ms: int
 ) -> None:
     conf = {"transactional.id": "t", **given}
-    transaction = Transaction(conf, TransactionTimeout.ABORT)
+    transaction = transaction_of(conf, TransactionTimeout.ABORT)
     assert transaction.with_message_timeout(conf) == conf | ({"message.timeout.ms": message_ms} if message_ms else {})
     assert not transaction.is_late(10**9)
     transaction.on(Event.BEGIN, 1_000)
@@ -119,11 +120,11 @@ def test_where_it_is_to_be_aborted_messages_time_out_while_an_abort_can_still_wa
     ("conf", "policy"), [({"transactional.id": "t"}, TransactionTimeout.REPORT), ({}, TransactionTimeout.ABORT)]
 )
 def test_other_producers_keep_their_time_out(conf: dict[str, Any], policy: TransactionTimeout) -> None:
-    assert Transaction(conf, policy).with_message_timeout(conf) == conf
+    assert transaction_of(conf, policy).with_message_timeout(conf) == conf
 
 
 def test_it_is_never_late_where_it_is_only_reported() -> None:
-    transaction = Transaction({"transactional.id": "t"})
+    transaction = transaction_of({"transactional.id": "t"})
     transaction.on(Event.BEGIN, 0)
     assert not transaction.is_late(59_999)
 
@@ -150,7 +151,7 @@ def test_offsets_are_waited_for_as_long_as_the_caller_says_however_long_ago_it_w
     for after_ms in (most_ms - 100, most_ms + GRACE_MS + 1_000):
         clock = ManualClock()
         producer: Any = type("P", (), {"_kq_clock": clock, "_kq_heartbeat": None, "_kq_sending_offsets": None})()
-        producer._kq_transaction = Transaction(CONF)
+        producer._kq_transaction = transaction_of(CONF)
         producer._kq_transaction.on(Event.BEGIN, clock.now_ms())
         clock.sleep_ms(61_000)
         deadline_ms = None if timeout_ms is None else clock.now_ms() + timeout_ms
@@ -160,7 +161,7 @@ def test_offsets_are_waited_for_as_long_as_the_caller_says_however_long_ago_it_w
 
 
 def test_while_one_is_being_ended_other_threads_messages_are_refused() -> None:
-    transaction = Transaction(CONF)
+    transaction = transaction_of(CONF)
     mine, other = 1, 2
     with pytest.raises(KafkaException, match="Unable to produce message: Local: Erroneous state"):
         transaction.insist_on_taking(mine)  # none is open

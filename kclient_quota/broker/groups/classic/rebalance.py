@@ -7,7 +7,7 @@ from itertools import count
 
 from kclient_quota.broker.groups.classic.group import UNKNOWN_MEMBER_ID, ClassicGroup, GroupState, Member
 from kclient_quota.broker.groups.classic.requests import Completion, JoinedMember, JoinResult, SyncResult
-from kclient_quota.broker.timers import Timers
+from kclient_quota.broker.groups.timers import Timers
 from kclient_quota.wire.error_codes import ErrorCode
 
 TimerKey = tuple[str, str, str]

@@ -30,7 +30,7 @@ from kclient_quota.broker.groups.consumer.subscriptions import (
 )
 from kclient_quota.broker.groups.in_steps import Steps
 from kclient_quota.broker.groups.migration import MigrationPolicy, to_classic_group
-from kclient_quota.broker.timers import Timers
+from kclient_quota.broker.groups.timers import Timers
 from kclient_quota.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from uuid import UUID
 from kclient_quota.broker.groups.assignors import ASSIGNORS, DEFAULT_ASSIGNOR, Assignment
 from kclient_quota.broker.groups.classic.group import CONSUMER_PROTOCOL_TYPE, Protocols
 from kclient_quota.broker.groups.in_steps import Steps
-from kclient_quota.broker.request.letting_go import let_go
+from kclient_quota.broker.request.long.letting_go import let_go
 
 JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH = 0, -1, -2
 NOTHING: Assignment = frozenset()

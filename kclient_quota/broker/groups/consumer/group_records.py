@@ -30,7 +30,7 @@ from kclient_quota.broker.groups.coordinator_record import (
     tombstone,
 )
 from kclient_quota.broker.groups.in_steps import AT_ONCE, Steps, ordered, parts
-from kclient_quota.broker.request.letting_go import let_go
+from kclient_quota.broker.request.long.letting_go import let_go
 from kclient_quota.wire.messages.coordinator_records import (
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataValue,

@@ -28,7 +28,7 @@ from kclient_quota.broker.groups.in_steps import Steps, mapping, ordered, union
 from kclient_quota.broker.handlers.groups.classic_groups import is_coordinator
 from kclient_quota.broker.request.authorization import operations
 from kclient_quota.broker.request.context import AT_ONCE, Context
-from kclient_quota.broker.request.letting_go import let_go, made_of_each
+from kclient_quota.broker.request.long.letting_go import let_go, made_of_each
 from kclient_quota.broker.request.registry import handler
 from kclient_quota.wire.error_codes import ErrorCode
 from kclient_quota.wire.messages import (

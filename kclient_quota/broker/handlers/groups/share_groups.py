@@ -26,7 +26,7 @@ from kclient_quota.broker.groups.in_steps import AT_ONCE, Steps, gathered, mappi
 from kclient_quota.broker.handlers.groups.classic_groups import is_coordinator
 from kclient_quota.broker.request.authorization import operations
 from kclient_quota.broker.request.context import Context
-from kclient_quota.broker.request.letting_go import emptied, made_of_each
+from kclient_quota.broker.request.long.letting_go import emptied, made_of_each
 from kclient_quota.broker.request.registry import handler
 from kclient_quota.broker.shares.share_group import ASSIGNOR, ShareBeat, ShareGroup
 from kclient_quota.broker.shares.share_service import ShareService

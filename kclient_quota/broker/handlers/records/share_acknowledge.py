@@ -15,7 +15,7 @@ from uuid import UUID
 from kclient_quota.broker.cluster_state import BrokerInfo, Partition, Topic
 from kclient_quota.broker.groups.in_steps import parts
 from kclient_quota.broker.request.context import AT_ONCE, ELEMENTS_AT_ONCE, Context
-from kclient_quota.broker.request.letting_go import emptied, let_go
+from kclient_quota.broker.request.long.letting_go import emptied, let_go
 from kclient_quota.broker.request.registry import handler
 from kclient_quota.broker.shares.share_partition import RENEW, Acknowledgement
 from kclient_quota.broker.shares.share_service import ShareService

@@ -29,7 +29,7 @@ from kclient_quota.broker.handlers.records.share_acknowledge import (
 )
 from kclient_quota.broker.log.transaction_index import AbortedBatches
 from kclient_quota.broker.request.context import AT_ONCE, Context
-from kclient_quota.broker.request.letting_go import emptied, let_go
+from kclient_quota.broker.request.long.letting_go import emptied, let_go
 from kclient_quota.broker.request.promise import Promise
 from kclient_quota.broker.request.registry import handler
 from kclient_quota.broker.shares.share_partition import SharePartition, Wanted

@@ -26,7 +26,7 @@ from confluent_kafka import (
 
 from kclient_quota.clients.agents import CConsumer
 from kclient_quota.clients.calls import CallApart, interruptible
-from kclient_quota.clients.consumer.held import Partition, key_of
+from kclient_quota.clients.consumer.receiving.held import Partition, key_of
 from kclient_quota.clients.librdkafka.statistics_schedule import told_ms
 from kclient_quota.clock import unix_ms
 from kclient_quota.config import DEFAULT_CLIENT_ID, is_true

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 from confluent_kafka import KafkaError
 
 from kclient_quota.clients.calls import TEXT, in_bytes, named, undisturbed, whole
+from kclient_quota.clients.producer.caller.transacting import TransactingProducer
+from kclient_quota.clients.producer.caller.waiting import PRODUCE_IN_C
 from kclient_quota.clients.producer.outbox import RECORD_BYTES, Callback, Handed
-from kclient_quota.clients.producer.transacting import TransactingProducer
-from kclient_quota.clients.producer.waiting import PRODUCE_IN_C
 from kclient_quota.clock import unix_ms
 from kclient_quota.errors import QUEUE_FULL, quota_used_up
 

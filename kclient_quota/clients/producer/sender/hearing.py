@@ -19,7 +19,7 @@ from kclient_quota.clients.librdkafka.statistics import BrokerDelta, StatisticsR
 from kclient_quota.clients.limits import Limit
 from kclient_quota.clients.producer.core import ProducerCore
 from kclient_quota.clients.producer.outbox import RECORD_BYTES, Outbox
-from kclient_quota.clients.producer.queue_metrics import QueueMetrics
+from kclient_quota.clients.producer.sender.queue_metrics import QueueMetrics
 from kclient_quota.clients.throttle_log import ThrottleLog, words
 from kclient_quota.clients.wait_time import WaitTime
 from kclient_quota.clock import Clock

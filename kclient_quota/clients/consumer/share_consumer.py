@@ -41,8 +41,8 @@ from kclient_quota.clients.limits import (
 from kclient_quota.clients.partition_leaders import PartitionLeaders, Place
 from kclient_quota.clients.quota_state import BrokerQuotaState
 from kclient_quota.clients.shared_pace import SharedAccounts, pace_key, shared_accounts
+from kclient_quota.clients.telemetry.methods import TelemetryMethods
 from kclient_quota.clients.telemetry.reporter import ENABLE_KEY, new_telemetry
-from kclient_quota.clients.telemetry_methods import TelemetryMethods
 from kclient_quota.clients.throttle_log import ThrottleLog
 from kclient_quota.clock import SYSTEM_CLOCK, sleep
 from kclient_quota.config import Backoff, LimitSource, QuotaConfig, client_id_of, split, whole_number

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from kclient_telemetry.kind import MetricKind
 
@@ -11,23 +11,13 @@ from kclient_quota.clients.calls import has_started
 from kclient_quota.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
     from uuid import UUID
 
-    from kclient_telemetry.metric import Point
-
-    from kclient_quota.clients.telemetry.reporter import ClientTelemetry
+    from kclient_quota.clients.telemetry.reporter import ClientTelemetry, MetricReader
     from kclient_quota.metrics import MetricName
 
 DISABLED: Final = "Telemetry is not enabled. Set config `enable.metrics.push` to `true`."
-
-
-class MetricReader(Protocol):
-    """Gives points, such as `kclient_telemetry.client.otel.KafkaMetricReader`."""
-
-    def points(self) -> Iterable[Point]:
-        """The current values."""
-        ...
 
 
 class TelemetryMethods:

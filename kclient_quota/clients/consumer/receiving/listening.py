@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kclient_quota.clients.calls import refused_callbacks
 from kclient_quota.clients.consumer.core import ConsumerCore
-from kclient_quota.clients.consumer.told_statistics import ToldAsOne
+from kclient_quota.clients.consumer.receiving.told_statistics import ToldAsOne
 from kclient_quota.clients.interceptor import ConsumerInterceptors
 from kclient_quota.clients.librdkafka.statistics import decoded
 from kclient_quota.clients.librdkafka.statistics_schedule import schedule

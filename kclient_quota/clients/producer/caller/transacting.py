@@ -20,8 +20,8 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from kclient_quota.clients.calls import CallApart
+from kclient_quota.clients.producer.caller.waiting import PURGE_MS, SLICE_MS, WaitingProducer
 from kclient_quota.clients.producer.transaction import Event
-from kclient_quota.clients.producer.waiting import PURGE_MS, SLICE_MS, WaitingProducer
 from kclient_quota.errors import QuotaThrottledError
 
 GRACE_MS: Final = 1_000

@@ -10,7 +10,7 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError, KafkaException,
 from kclient_quota.clients.calls import cause_of
 from kclient_quota.clients.producer.core import Lost
 from kclient_quota.clients.producer.outbox import Handed, Outbox
-from kclient_quota.clients.producer.queue_metrics import LOST, QueueMetrics
+from kclient_quota.clients.producer.sender.queue_metrics import LOST, QueueMetrics
 from kclient_quota.clients.producer.transaction import Transaction
 from kclient_quota.clients.throttle_log import WorthLog
 from kclient_quota.clock import Clock

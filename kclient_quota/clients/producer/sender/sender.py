@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, Final
 from confluent_kafka import KafkaError
 
 from kclient_quota.clients.calls import held_briefly, is_fatal, needed, undisturbed
-from kclient_quota.clients.producer.answers import Answers, give_back, raise_again
-from kclient_quota.clients.producer.beginning import ASK_MS
 from kclient_quota.clients.producer.core import ProducerCore, Sent
-from kclient_quota.clients.producer.finding import RouteFinder
-from kclient_quota.clients.producer.lines import NO_PLACE, Gone, Lines, hand_over
 from kclient_quota.clients.producer.outbox import Handed, Outbox
-from kclient_quota.clients.producer.queue_metrics import QueueMetrics
+from kclient_quota.clients.producer.sender.answers import Answers, give_back, raise_again
+from kclient_quota.clients.producer.sender.beginning import ASK_MS
+from kclient_quota.clients.producer.sender.finding import RouteFinder
+from kclient_quota.clients.producer.sender.lines import NO_PLACE, Gone, Lines, hand_over
+from kclient_quota.clients.producer.sender.queue_metrics import QueueMetrics
 from kclient_quota.clients.throttle_log import WARN_EVERY_MS, WorthLog
 from kclient_quota.clock import Clock
 from kclient_quota.pacing.sending.turns import Waiting
@@ -29,8 +29,8 @@ from kclient_quota.pacing.sending.turns import Waiting
 if TYPE_CHECKING:
     import weakref
 
-    from kclient_quota.clients.producer.producer import Producer
     from kclient_quota.clients.producer.routes import Broker
+    from kclient_quota.clients.producer.sender.client import Client
     from kclient_quota.clients.producer.transaction import Transaction
     from kclient_quota.clients.quota_state import BrokerQuotaState
 
@@ -87,11 +87,11 @@ class Sender:
         self._answers = Answers(outbox, transaction, clock, metrics, worth)
         self._routes = RouteFinder(core, clock, lock)
 
-    def run(self, me: "weakref.ref[Producer]") -> None:
+    def run(self, me: "weakref.ref[Client]") -> None:
         """Until the producer is gone, closed, or free."""
         needed(self._run, me)
 
-    def _run(self, me: "weakref.ref[Producer]") -> None:
+    def _run(self, me: "weakref.ref[Client]") -> None:
         outbox = self.outbox
         if me() is None:
             self._leave()
@@ -134,7 +134,7 @@ class Sender:
         """There is no producer to be found: its weak references end before destructors run; who flushes there sends."""
         self.outbox.has_no_thread = True
 
-    def step_here(self, producer: "Producer") -> float:
+    def step_here(self, producer: "Client") -> float:
         """What the thread would do, once, in a caller's; returns after how many milliseconds to do it again."""
         if not self._one.acquire(blocking=False):
             return POLL_MS  # somebody else does it
@@ -180,7 +180,7 @@ class Sender:
         """Whether no caller puts in a message meanwhile; a signal's handler may hold one up there, and wait for us."""
         return held_briefly(self.outbox.lock)
 
-    def _poll(self, producer: "Producer", wait_ms: float) -> bool:
+    def _poll(self, producer: "Client", wait_ms: float) -> bool:
         """Serve librdkafka's events; whether there is nothing to wait for but a caller."""
         outbox = self.outbox
         if outbox.is_mixed:
@@ -195,7 +195,7 @@ class Sender:
         producer.hasten_librdkafka(ASK_MS)
         return False
 
-    def _step(self, producer: "Producer") -> float:
+    def _step(self, producer: "Client") -> float:
         """All that can be done now; returns after how many milliseconds to look again."""
         self._empty_inbox()
         with self.lock:
@@ -220,7 +220,7 @@ class Sender:
     def _has_route(self, item: Any) -> bool:
         return not isinstance(item, Waiting) or self.core.brokers.routes.get(item.topic) is not None
 
-    def _pass_on(self, producer: "Producer") -> float:
+    def _pass_on(self, producer: "Client") -> float:
         outbox, core = self.outbox, self.core
         finished = outbox.finished
         with self.lock:
@@ -335,7 +335,7 @@ class Sender:
 
     # Messages that go ---------------------------------------------------------------------------------------------
 
-    def _hand_all(self, producer: "Producer", sends: list[Sent]) -> list[tuple[Sent, list[Waiting]]]:
+    def _hand_all(self, producer: "Client", sends: list[Sent]) -> list[tuple[Sent, list[Waiting]]]:
         """Hand over in order; returns what librdkafka has no room for now, and all after it, which would overtake."""
         for number, sent in enumerate(sends):
             if rest := self._hand(producer, sent):
@@ -349,7 +349,7 @@ class Sender:
             first, payloads = sent.messages[0], [message.payload for message in sent.messages]
             self._worth.on_sent(first.topic, payloads, sent.fill, now_ms - first.queued_at_ms, now_ms)
 
-    def _hand(self, producer: "Producer", sent: Sent) -> list[Waiting]:
+    def _hand(self, producer: "Client", sent: Sent) -> list[Waiting]:
         """Hand messages that leave together to librdkafka; returns those that it has no room for."""
         for number, message in enumerate(sent.messages):
             handed: Handed = message.payload

@@ -18,11 +18,11 @@ from confluent_kafka import KafkaError, Message
 from kclient_quota.clients.agents import CConsumer
 from kclient_quota.clients.calls import interruptible, seconds, whole
 from kclient_quota.clients.consumer.core import ENDLESS
-from kclient_quota.clients.consumer.fetching import was_not_told
-from kclient_quota.clients.consumer.held import key_of
-from kclient_quota.clients.consumer.listening import Listener
-from kclient_quota.clients.consumer.pausing import Pausing
-from kclient_quota.clients.consumer.poll_idle import PollIdle
+from kclient_quota.clients.consumer.receiving.fetching import was_not_told
+from kclient_quota.clients.consumer.receiving.held import key_of
+from kclient_quota.clients.consumer.receiving.listening import Listener
+from kclient_quota.clients.consumer.receiving.pausing import Pausing
+from kclient_quota.clients.consumer.receiving.poll_idle import PollIdle
 from kclient_quota.clients.heartbeat import Beat
 from kclient_quota.clients.interceptor import ConsumerInterceptors
 from kclient_quota.clients.wait_time import WaitTime

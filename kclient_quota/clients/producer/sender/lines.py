@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException
 
-from kclient_quota.clients.producer.answers import code_of
 from kclient_quota.clients.producer.routes import Broker
+from kclient_quota.clients.producer.sender.answers import code_of
 from kclient_quota.pacing.sending.turns import Place, Waiting
 from kclient_quota.pacing.sending.way import MOST_WAY_MS
 
 if TYPE_CHECKING:
     from kclient_quota.clients.producer.outbox import Handed
-    from kclient_quota.clients.producer.producer import Producer
+    from kclient_quota.clients.producer.sender.client import Client
 
 NO_PLACE: Final = {
     KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001 - confluent_kafka's name
@@ -144,7 +144,7 @@ class Lines:
                 del self._busy[place]
 
 
-def hand_over(producer: "Producer", message: Waiting, partition: int) -> int:
+def hand_over(producer: "Client", message: Waiting, partition: int) -> int:
     """Hand a message to librdkafka; returns the partition it was told."""
     handed: Handed = message.payload
     try:

@@ -20,9 +20,9 @@ from kclient_quota.errors import QUEUE_FULL
 if TYPE_CHECKING:
     from typing import Self
 
-    from kclient_quota.clients.producer.beginning import Beginning
-    from kclient_quota.clients.producer.hearing import Hearing
-    from kclient_quota.clients.producer.sender import Sender
+    from kclient_quota.clients.producer.sender.beginning import Beginning
+    from kclient_quota.clients.producer.sender.hearing import Hearing
+    from kclient_quota.clients.producer.sender.sender import Sender
 
 logger = logging.getLogger("kclient_quota")
 
@@ -234,7 +234,7 @@ class WaitingProducer(CProducer):
         """Do the sender's work where there can be none; returns how much of the time is left."""
         if not self._kq_outbox.needs_help:
             return slice_ms
-        wait_ms = min(self._kq_sender.step_here(self), slice_ms)  # type: ignore[arg-type] # every producer is one
+        wait_ms = min(self._kq_sender.step_here(self), slice_ms)
         if not self.with_librdkafka():
             self._kq_clock.sleep_ms(int(wait_ms))
             return slice_ms - wait_ms

@@ -6,8 +6,8 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 
 from kclient_quota.clients.calls import cause_of, named
+from kclient_quota.clients.producer.caller.taking import are_headers
 from kclient_quota.clients.producer.outbox import Callback
-from kclient_quota.clients.producer.taking import are_headers
 from kclient_quota.errors import QuotaThrottledError, is_full
 
 

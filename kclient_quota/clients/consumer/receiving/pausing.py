@@ -2,8 +2,8 @@
 
 from confluent_kafka import TopicPartition
 
-from kclient_quota.clients.consumer.held import Partition, key_of
-from kclient_quota.clients.consumer.recovering import Recovering, in_turn
+from kclient_quota.clients.consumer.receiving.held import Partition, key_of
+from kclient_quota.clients.consumer.receiving.recovering import Recovering, in_turn
 
 
 class Pausing(Recovering):

@@ -1,0 +1,1 @@
+"""How messages come from librdkafka to the application: fetched, held, handed out."""

@@ -1,0 +1,1 @@
+"""What a producer does in its application's own calls: take a message, wait, commit."""

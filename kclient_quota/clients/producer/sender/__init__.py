@@ -1,0 +1,1 @@
+"""What a producer does in its one thread: hand over what waits, hear what became of it."""
