@@ -3,12 +3,9 @@
 import argparse
 import math
 from pathlib import Path
-from typing import Final
 
 from kclient_quota.cli.quantities import count, rate, size
 from kclient_quota.cli.running import stops_are_ctrl_c
-
-DEFAULT_CLIENTS: Final = 8
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

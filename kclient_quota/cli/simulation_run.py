@@ -17,7 +17,6 @@ from textwrap import wrap
 from typing import Any, Final
 
 from kclient_quota.cli.progress import progress
-from kclient_quota.cli.simulate import DEFAULT_CLIENTS
 from kclient_quota.errors import ConfigError
 from kclient_quota.simulation import (
     Change,
@@ -35,6 +34,7 @@ from kclient_quota.simulation import (
 from kclient_quota.testing.children import as_they_end
 
 _WARM_UP_S: Final = 30
+DEFAULT_CLIENTS: Final = 8
 COLUMNS: Final = 80
 """Of the terminal that a report fits into."""
 LONG: Final = 1_000_000

@@ -11,8 +11,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from confluent_kafka import KafkaError, Message
+
     from kclient_quota.clients.aio.heartbeat import Beats
-    from kclient_quota.clients.aio.pending import Report
+
+    Report = tuple[Any, KafkaError | None, Message]  # the first is a `pending.Pending`
 
 
 class Waiter:

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 WORKERS_ASK_S: Final = 2.0
 PURGED: Final = {KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}  # noqa: SLF001 - confluent_kafka's names
 Callback = Callable[[KafkaError | None, Message], Any]
-Report = tuple["Pending", KafkaError | None, Message]
 
 
 @dataclass(slots=True, eq=False)
