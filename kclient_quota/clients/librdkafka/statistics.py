@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 _COUNTERS = ("tx", "txbytes", "txretries", "rx", "rxbytes", "req_timeouts", "disconnects", "wakeups")
+"""All tell of an entry that librdkafka made anew, also those that nobody looks at otherwise."""
 _AFTER_NAMES: Final = '", "type": "'
 """What follows the names of the client, which begin an event."""
 
@@ -45,15 +46,11 @@ class BrokerDelta:
         name: librdkafka's name of the connection, "host:port/id" or "GroupCoordinator".
         requests: requests sent.
         request_bytes: their bytes on the wire, length prefixes included.
-        retries: how many of them were retries.
         responses: responses received, throttled or not.
         response_bytes: their bytes on the wire.
-        request_timeouts: requests that timed out.
-        disconnects: connections lost.
         throttled: responses that carried a throttle time above zero.
         throttled_sum_ms: the sum of those times.
         throttled_max_ms: the longest of them.
-        waiting_requests: requests without an answer now.
         fetches: fetches answered, throttled or not; of what does not count requests by their kind, all responses.
         has_produced: whether it was ever sent messages.
         wakeups: how often librdkafka's thread of that broker has looked what there is to do.
@@ -64,15 +61,11 @@ class BrokerDelta:
     name: str
     requests: int
     request_bytes: int
-    retries: int
     responses: int
     response_bytes: int
-    request_timeouts: int
-    disconnects: int
     throttled: int
     throttled_sum_ms: int
     throttled_max_ms: int
-    waiting_requests: int
     fetches: int
     has_produced: bool = False
     wakeups: int = 0
@@ -89,20 +82,13 @@ class StatisticsReader:
         self._node_ids: dict[str, int] = {}
         self._messages = (0, 0)
 
-    def read(self, text: str) -> list[BrokerDelta]:
-        """Read one event.
-
-        Args:
-            text: what librdkafka hands to `stats_cb`.
+    def differences(self, statistics: Mapping[str, Any]) -> list[BrokerDelta]:
+        """Read one event, decoded.
 
         Returns:
             one entry per broker connection that is known by id, the coordinator's included; bootstrap entries that
             have not been identified yet are left out until they are, with their counts.
         """
-        return self.differences(decoded(text))
-
-    def differences(self, statistics: Mapping[str, Any]) -> list[BrokerDelta]:
-        """As `read`, of an event that is decoded already."""
         brokers: Mapping[str, dict[str, Any]] = statistics.get("brokers", {})
         for broker in brokers.values():
             if broker["nodeid"] >= 0:
@@ -143,30 +129,25 @@ class StatisticsReader:
         self._last[name] = now
         # A broker entry that librdkafka made anew starts from zero again.
         changed = now if any(a < b for a, b in zip(now, before, strict=True)) else _minus(now, before)
-        tx, txbytes, txretries, rx, rxbytes, timeouts, disconnects, wakeups = changed
+        tx, txbytes, _, rx, rxbytes, *_, wakeups = changed
         throttle = broker.get("throttle", {})
-        waiting = int(broker.get("waitresp_cnt", 0))
         return BrokerDelta(
             node_id=node_id,
             name=name,
             requests=tx,
             request_bytes=txbytes,
-            retries=txretries,
             responses=rx,
             response_bytes=rxbytes,
-            request_timeouts=timeouts,
-            disconnects=disconnects,
             throttled=int(throttle.get("cnt", 0)),
             throttled_sum_ms=int(throttle.get("sum", 0)),
             throttled_max_ms=int(throttle.get("max", 0)),
-            waiting_requests=waiting,
-            fetches=self._answered_fetches(broker, waiting, rx),
+            fetches=self._answered_fetches(broker, rx),
             has_produced=broker.get("req", {}).get("Produce", 0) > 0,
             wakeups=wakeups,
             round_trip_ms=broker.get("rtt", {}).get("avg", 0) / 1000,
         )
 
-    def _answered_fetches(self, broker: dict[str, Any], waiting: int, responses: int) -> int:
+    def _answered_fetches(self, broker: dict[str, Any], responses: int) -> int:
         """How many fetches a broker has answered since the last event.
 
         librdkafka counts what it sends by kind, but not what comes. It has one fetch on its way to a broker at a time.
@@ -174,7 +155,7 @@ class StatisticsReader:
         if "req" not in broker:
             return responses
         name = broker["name"]
-        now = int(broker["req"].get("Fetch", 0)) - min(1, waiting)
+        now = int(broker["req"].get("Fetch", 0)) - min(1, int(broker.get("waitresp_cnt", 0)))
         before = self._fetches.get(name, 0)
         if now < before - 1:
             before = 0  # made anew; one less is something else that waits for its answer

@@ -1,4 +1,3 @@
-import json
 from typing import Any
 
 import pytest
@@ -6,8 +5,8 @@ import pytest
 from kclient_quota.clients.librdkafka.statistics import BrokerDelta, StatisticsReader, decoded
 
 
-def event(*brokers: dict[str, Any]) -> str:
-    return json.dumps({"brokers": {broker["name"]: broker for broker in brokers}})
+def event(*brokers: dict[str, Any]) -> dict[str, Any]:
+    return {"brokers": {broker["name"]: broker for broker in brokers}}
 
 
 def broker(name: str = "h:1/1", nodeid: int = 1, nodename: str = "h:1", **fields: Any) -> dict[str, Any]:
@@ -17,14 +16,16 @@ def broker(name: str = "h:1/1", nodeid: int = 1, nodename: str = "h:1", **fields
 def test_totals_become_differences_and_throttles_are_windows() -> None:
     reader = StatisticsReader()
     throttle = {"cnt": 2, "sum": 300, "max": 200}
-    reader.read(event(broker(tx=10, txbytes=1000, rx=9, rxbytes=90)))
-    (delta,) = reader.read(event(broker(tx=15, txbytes=1600, rx=14, rxbytes=140, throttle=throttle, waitresp_cnt=1)))
-    assert delta == BrokerDelta(1, "h:1/1", 5, 600, 0, 5, 50, 0, 0, 2, 300, 200, 1, 5)
+    reader.differences(event(broker(tx=10, txbytes=1000, rx=9, rxbytes=90)))
+    (delta,) = reader.differences(
+        event(broker(tx=15, txbytes=1600, rx=14, rxbytes=140, throttle=throttle, waitresp_cnt=1))
+    )
+    assert delta == BrokerDelta(1, "h:1/1", 5, 600, 5, 50, 2, 300, 200, 5)
 
 
 def test_the_coordinators_connection_counts_for_the_broker_at_its_address() -> None:
     reader = StatisticsReader()
-    deltas = reader.read(event(broker(rx=1), broker("GroupCoordinator", -1, "h:1", rx=4)))
+    deltas = reader.differences(event(broker(rx=1), broker("GroupCoordinator", -1, "h:1", rx=4)))
     assert [(delta.node_id, delta.responses) for delta in deltas] == [(1, 1), (1, 4)]
     assert reader.node_id("h:1") == 1
     assert reader.node_id("other:1") is None
@@ -32,30 +33,32 @@ def test_the_coordinators_connection_counts_for_the_broker_at_its_address() -> N
 
 def test_an_unidentified_bootstrap_broker_keeps_its_counts_until_it_is_known() -> None:
     reader = StatisticsReader()
-    assert reader.read(event(broker("b:1/bootstrap", -1, "b:1", rx=3))) == []
-    deltas = reader.read(event(broker("b:1/bootstrap", -1, "b:1", rx=3), broker("b:1/7", 7, "b:1", rx=1)))
+    assert reader.differences(event(broker("b:1/bootstrap", -1, "b:1", rx=3))) == []
+    deltas = reader.differences(event(broker("b:1/bootstrap", -1, "b:1", rx=3), broker("b:1/7", 7, "b:1", rx=1)))
     assert [(delta.node_id, delta.responses) for delta in deltas] == [(7, 3), (7, 1)]
 
 
 def test_a_connection_made_anew_starts_from_zero() -> None:
     reader = StatisticsReader()
-    reader.read(event(broker(rx=50, tx=50)))
-    (delta,) = reader.read(event(broker(rx=2, tx=3)))
+    reader.differences(event(broker(rx=50, tx=50)))
+    (delta,) = reader.differences(event(broker(rx=2, tx=3)))
     assert (delta.responses, delta.requests) == (2, 3)
 
 
 def test_a_broker_that_moves_to_another_address_goes_on_counting() -> None:
     """As one whose `advertised.listeners` are others after a restart: all that it was ever sent counted at once."""
     reader = StatisticsReader()
-    reader.read(event(broker(tx=70, txbytes=7_000_000, rx=70, req={"Fetch": 50}), broker("GroupCoordinator", 1, rx=9)))
-    deltas = reader.read(
+    reader.differences(
+        event(broker(tx=70, txbytes=7_000_000, rx=70, req={"Fetch": 50}), broker("GroupCoordinator", 1, rx=9))
+    )
+    deltas = reader.differences(
         event(
             broker("h:2/1", 1, "h:2", tx=75, txbytes=7_000_600, rx=74, req={"Fetch": 53}),
             broker("GroupCoordinator", 1, "h:2", rx=10),
         )
     )
     assert [(delta.request_bytes, delta.responses, delta.fetches) for delta in deltas] == [(600, 4, 3), (0, 1, 1)]
-    (back,) = reader.read(event(broker(tx=76, txbytes=7_000_700, rx=75)))
+    (back,) = reader.differences(event(broker(tx=76, txbytes=7_000_700, rx=75)))
     assert (back.name, back.request_bytes) == ("h:1/1", 100)
 
 
@@ -63,14 +66,19 @@ def test_one_that_is_made_anew_at_another_address_beside_the_old_one_does_not() 
     reader = StatisticsReader()
     old, new = broker(txbytes=500), broker("h:2/1", 1, "h:2", txbytes=900)
     seen = [event(old), event(old, new), event(new, old), event({**new, "txbytes": 990})]
-    assert [[delta.request_bytes for delta in reader.read(each)] for each in seen] == [[500], [0, 900], [0, 0], [90]]
+    assert [[delta.request_bytes for delta in reader.differences(each)] for each in seen] == [
+        [500],
+        [0, 900],
+        [0, 0],
+        [90],
+    ]
 
 
 def fetches(*found: tuple[int, int, int]) -> list[int]:
     """What is told of responses, requests that wait for theirs, and fetches sent, event by event."""
     reader = StatisticsReader()
     return [
-        reader.read(event(broker(rx=rx, waitresp_cnt=waiting, req={"Fetch": sent, "Metadata": 9})))[0].fetches
+        reader.differences(event(broker(rx=rx, waitresp_cnt=waiting, req={"Fetch": sent, "Metadata": 9})))[0].fetches
         for rx, waiting, sent in found
     ]
 
