@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final, Generic, TypeVar, cast
 
 from confluent_kafka import KafkaError, Message, TopicPartition
 
@@ -20,6 +20,8 @@ _KEY: Final = "interceptor.classes"
 UNKNOWN_PARTITION = -1
 UNKNOWN_OFFSET = -1
 NO_TIMESTAMP = -1
+
+Kind = TypeVar("Kind")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,18 +91,26 @@ everywhere: list[Callable[[], ProducerInterceptor | ConsumerInterceptor]] = []
 """Make the interceptors that every client of this process gets before its own."""
 
 
-class ProducerInterceptors:
-    """A producer's chain.
+class _Chain(Generic[Kind]):
+    """What both chains have in common.
 
     Args:
         interceptors: objects, in order; see `load`.
     """
 
-    def __init__(self, interceptors: Sequence[ProducerInterceptor]) -> None:
+    def __init__(self, interceptors: Sequence[Kind]) -> None:
         self._interceptors = tuple(interceptors)
 
     def __bool__(self) -> bool:
         return bool(self._interceptors)
+
+    def close(self) -> None:
+        """Close every interceptor, whatever the others do."""
+        _close_all(self._interceptors)
+
+
+class ProducerInterceptors(_Chain[ProducerInterceptor]):
+    """A producer's chain."""
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
         """Hand the record down the chain; each gets the last one that came back without an exception."""
@@ -144,23 +154,9 @@ class ProducerInterceptors:
             except Exception:
                 logger.warning("Error executing interceptor onAcknowledgement callback", exc_info=True)
 
-    def close(self) -> None:
-        """Close every interceptor, whatever the others do."""
-        _close_all(self._interceptors)
 
-
-class ConsumerInterceptors:
-    """A consumer's chain.
-
-    Args:
-        interceptors: objects, in order; see `load`.
-    """
-
-    def __init__(self, interceptors: Sequence[ConsumerInterceptor]) -> None:
-        self._interceptors = tuple(interceptors)
-
-    def __bool__(self) -> bool:
-        return bool(self._interceptors)
+class ConsumerInterceptors(_Chain[ConsumerInterceptor]):
+    """A consumer's chain."""
 
     def on_consume(self, records: list[Message]) -> list[Message]:
         """Hand records down the chain; each gets the last list that came back without an exception."""
@@ -178,10 +174,6 @@ class ConsumerInterceptors:
                 interceptor.on_commit(offsets)
             except Exception:
                 logger.warning("Error executing interceptor onCommit callback", exc_info=True)
-
-    def close(self) -> None:
-        """Close every interceptor, whatever the others do."""
-        _close_all(self._interceptors)
 
 
 def load(declared: Iterable[Any], configs: Mapping[str, Any], methods: tuple[str, ...]) -> list[Any]:
