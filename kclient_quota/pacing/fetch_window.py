@@ -22,15 +22,13 @@ class FetchWindow:
     def __init__(self, samples: int = QUOTA_SAMPLES, window_ms: int = QUOTA_WINDOW_MS) -> None:
         self.samples = samples
         self.window_ms = window_ms
-        self.expected: tuple[int, float] | None = None
-        self._events: deque[tuple[int, float]] = deque()
-        self._rate: SampledRate | None = SampledRate(samples, window_ms)
+        self.forget()
 
     def forget(self) -> None:
-        """Be empty again."""
-        self.expected = None
-        self._events.clear()
-        self._rate = SampledRate(self.samples, self.window_ms)
+        """Be empty, as at first."""
+        self.expected: tuple[int, float] | None = None
+        self._events: deque[tuple[int, float]] = deque()
+        self._rate: SampledRate | None = SampledRate(self.samples, self.window_ms)
 
     @property
     def least_window_ms(self) -> int:

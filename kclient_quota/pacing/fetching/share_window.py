@@ -14,7 +14,7 @@ from collections import deque
 from typing import Final
 
 from kclient_quota.pacing.fetch_window import SLACK_MS, STEP_MS, FetchWindow
-from kclient_quota.quota.rate import QUOTA_SAMPLES, QUOTA_WINDOW_MS, SampledRate
+from kclient_quota.quota.rate import SampledRate
 
 STALL_MS: Final = 150
 """A request may always be so late, even if none was before: a busy machine does not let a process go on at once."""
@@ -23,25 +23,14 @@ UNSURE_MS: Final = 2 * STALL_MS
 
 
 class ShareWindow(FetchWindow):
-    """Bytes received from one broker by a share consumer, in Kafka's own sampled window.
-
-    Args:
-        samples: `quota.window.num` of the broker.
-        window_ms: `quota.window.size.seconds` of the broker, in milliseconds.
-    """
-
-    def __init__(self, samples: int = QUOTA_SAMPLES, window_ms: int = QUOTA_WINDOW_MS) -> None:
-        super().__init__(samples, window_ms)
-        self._early = SampledRate(samples, window_ms)
-        self._answers: deque[tuple[int, int, float]] = deque()
-        self._unsure_until_ms: int | None = None
+    """Bytes received from one broker by a share consumer, in Kafka's own sampled window."""
 
     def forget(self) -> None:
-        """Be empty again."""
+        """Be empty, as at first."""
         super().forget()
         self._early = SampledRate(self.samples, self.window_ms)
-        self._answers.clear()
-        self._unsure_until_ms = None
+        self._answers: deque[tuple[int, int, float]] = deque()
+        self._unsure_until_ms: int | None = None
 
     @property
     def _longest_ms(self) -> int:
