@@ -51,21 +51,6 @@ class KnownShare:
 
     request_ms: Final = REQUEST_MS
 
-    __slots__ = (
-        "_before",
-        "_begun_at_ms",
-        "_cap",
-        "_claim",
-        "_grown_at_ms",
-        "_held_ms",
-        "_hold_until_ms",
-        "_quiet_since_ms",
-        "_span_ms",
-        "learnt",
-        "limit",
-        "rate",
-    )
-
     def __init__(self, limit: float) -> None:
         self.limit = limit
         self.learnt: float | None = None

@@ -58,19 +58,6 @@ class LearntShare:
         rate: bytes per second to send at now; infinite as long as nothing is known.
     """
 
-    __slots__ = (
-        "_grown_at_ms",
-        "_hold_until_ms",
-        "_is_free",
-        "_patience_ms",
-        "_price",
-        "_quiet_since_ms",
-        "_young_ms",
-        "is_whole",
-        "learnt",
-        "rate",
-    )
-
     limit: Final = None
     every_ms: Final = 0.0
 

@@ -55,29 +55,6 @@ class Pacer:
         window_ms: the broker's `quota.window.size.seconds` x 1000.
     """
 
-    __slots__ = (
-        "_at_ms",
-        "_bank",
-        "_begun_at_ms",
-        "_ceiling",
-        "_first_until_ms",
-        "_idle_since_ms",
-        "_least_window_ms",
-        "_lump",
-        "_mirror",
-        "_most_window_ms",
-        "_open",
-        "_pace",
-        "_quantum",
-        "_request_ms",
-        "_review_at_ms",
-        "_share",
-        "_slow_start_bytes",
-        "_throttled_until_ms",
-        "_usual_pace",
-        "_wait_until_ms",
-    )
-
     def __init__(
         self, limit: float | None = None, *, samples: int = QUOTA_SAMPLES, window_ms: int = QUOTA_WINDOW_MS
     ) -> None:

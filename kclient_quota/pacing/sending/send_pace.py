@@ -49,38 +49,6 @@ class SendPace:
         granted: raw bytes granted so far.
     """
 
-    __slots__ = (
-        "_answer_ms",
-        "_asks_from",
-        "_awaits_answer",
-        "_client_bytes",
-        "_common",
-        "_cost",
-        "_drains",
-        "_flying",
-        "_in_flight",
-        "_kept_lump",
-        "_kept_terms",
-        "_landed",
-        "_last_wire",
-        "_limit",
-        "_linger_ms",
-        "_max_delay_ms",
-        "_message_raw",
-        "_owed",
-        "_pacer",
-        "_probed_at_ms",
-        "_progress_at_ms",
-        "_settled",
-        "_stray",
-        "_throttle",
-        "_told",
-        "_way",
-        "granted",
-        "stands_back",
-        "waits_for_deliveries",
-    )
-
     def __init__(
         self,
         pacer: Pacer,

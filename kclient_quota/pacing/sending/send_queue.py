@@ -95,19 +95,6 @@ class SendQueue:
         max_bytes: how many raw bytes may wait in each lane while no quota bounds them.
     """
 
-    __slots__ = (
-        "_count",
-        "_expiries",
-        "_fair",
-        "_kept",
-        "_lanes",
-        "_max_bytes",
-        "_strict",
-        "length",
-        "pace",
-        "raw_bytes",
-    )
-
     def __init__(self, pace: SendPace, lanes: Sequence[Lane] = (), *, max_bytes: int = MAX_BYTES) -> None:
         self.pace = pace
         self._max_bytes = max_bytes

@@ -30,19 +30,6 @@ class WireTold:
         usual_bytes: that one of them was to take, on average, as of late; 0: not known.
     """
 
-    __slots__ = (
-        "_cheap_looks",
-        "_cost",
-        "_heard",
-        "_is_mixed",
-        "_latest",
-        "_looks",
-        "_seen",
-        "_unsent",
-        "batches",
-        "usual_bytes",
-    )
-
     def __init__(self, cost: BatchCost) -> None:
         self._cost = cost
         self._seen = (0, 0)  # batches and raw bytes granted when the wire was last looked at

@@ -17,7 +17,7 @@ def share_of(rate: float = 98_000.0, cap: float = 98_000.0) -> KnownShare:
 
 
 def state(share: KnownShare) -> dict[str, Any]:
-    return {name: getattr(share, name) for name in share.__slots__ if name != "_claim"}
+    return {name: getattr(share, name) for name in vars(share) if name != "_claim"}
 
 
 def test_at_first_all_but_a_fiftieth_is_ours() -> None:

@@ -31,7 +31,7 @@ def grown(share: LearntShare, elapsed_ms: int = 1_000, *, busy: bool = True) -> 
 
 
 def state(share: LearntShare) -> dict[str, Any]:
-    return {name: getattr(share, name) for name in share.__slots__ if name != "_price"}
+    return {name: getattr(share, name) for name in vars(share) if name != "_price"}
 
 
 def test_before_the_first_throttle_nothing_limits() -> None:
