@@ -70,7 +70,7 @@ class WaitLog:
             )
             logger.info(text, self._client_id, waited_ms, extra=self._extra(waited_ms))
 
-    def on_end(self, waited_ms: int, now_ms: int) -> None:  # noqa: ARG002 - told when, as every event
+    def on_end(self, waited_ms: int) -> None:
         """A call that has waited for so long has ended."""
         if self._is_said and waited_ms >= LONG_MS:
             self._is_said = False

@@ -137,11 +137,6 @@ class Pacer:
         return self._share.limit
 
     @property
-    def learnt_limit(self) -> float | None:
-        """Our share as the last throttle has shown it, bytes per second; None before the first."""
-        return self._share.learnt
-
-    @property
     def every_ms(self) -> float:
         """From one request to the next, where strangers never give way; 0: all share the quota."""
         return self._share.every_ms

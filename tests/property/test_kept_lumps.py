@@ -24,7 +24,7 @@ class Forgetful(SendPace):
         pacer, cost, rate = self._pacer, self._cost, self._pacer.rate()
         if rate == inf:
             return min(pacer.request_bytes, int(pacer.outstanding_bytes / 2)) if self._settled else 1
-        return max(1, int(cost.raw(self._lump_ms(places) * rate / 1000)))
+        return max(1, int((self._lump_ms(places) * rate / 1000 - cost.overhead) / cost.part))
 
     def _lump_ms(self, places):
         pacer, cost, rate = self._pacer, self._cost, self._pacer.rate()

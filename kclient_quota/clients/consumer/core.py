@@ -15,7 +15,7 @@ from kclient_quota.clients.consumer.reading_turns import LEAST_MS, LUMPS, Partit
 from kclient_quota.clients.consumer.sizing import CROWD_WINDOWS, Sizing
 from kclient_quota.clients.consumer.stall import StallWatch
 from kclient_quota.clients.heartbeat import Heartbeat
-from kclient_quota.clients.librdkafka.statistics import StatisticsReader
+from kclient_quota.clients.librdkafka.statistics import COORDINATOR, StatisticsReader
 from kclient_quota.clients.limits import Limit
 from kclient_quota.clients.quota_state import BrokerQuotaState
 from kclient_quota.clients.throttle_log import words
@@ -28,8 +28,6 @@ from kclient_quota.pacing.fetching.fetch_sizes import FetchSizes
 from kclient_quota.pacing.fetching.fetch_statistics import FetchStatistics, fetch_statistics
 from kclient_quota.pacing.neighbours import Shared
 
-COORDINATOR: Final = "GroupCoordinator"
-"""The name of the connection to the group coordinator, which heartbeats go over."""
 MOST_LATENESS_MS: Final = 600_000
 """An event that seems to have waited longer than this tells that the clock has jumped."""
 REQUEST_THROTTLE_MS: Final = 1_000
@@ -210,12 +208,10 @@ class ConsumerCore:
             self._say("joining", held_up, now_ms)
 
     def on_throttle(self, broker_name: str, broker_id: int, throttle_ms: int, now_ms: int) -> None:
-        """One throttle event; broker -1 is a coordinator or not identified yet, and goes by its address."""
+        """One throttle event."""
         if throttle_ms <= 0:
             return
-        if broker_id < 0:
-            found = self._reader.node_id(broker_name.rpartition("/")[0] or broker_name)
-            broker_id = broker_id if found is None else found
+        broker_id = self._reader.throttling(broker_id, broker_name)
         if is_request_throttle(throttle_ms, self.limit, fetches=bool(self._pacer.leaders)):
             self._joining.on_throttle(throttle_ms, now_ms)
             self._mute(broker_id, now_ms + throttle_ms)

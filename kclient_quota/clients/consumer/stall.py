@@ -31,12 +31,10 @@ class Stall:
     """Nothing comes, and why.
 
     Attributes:
-        since_ms: when the first attempt was refused.
         batch_bytes: about how large the batch is that cannot come; None while the limit is not known.
         byte_rate: the quota that would let it through, bytes per second; None as above.
     """
 
-    since_ms: int
     batch_bytes: int | None
     byte_rate: int | None
 
@@ -116,5 +114,5 @@ class StallWatch:
         elapsed_ms = now_ms - self._since_ms
         if elapsed_ms < self._needed_ms or (self._attempts < ATTEMPTS and elapsed_ms < PATIENCE_MS):
             return None
-        self.stall = Stall(self._since_ms, self._batch_bytes, self._byte_rate)
+        self.stall = Stall(self._batch_bytes, self._byte_rate)
         return self.stall

@@ -15,11 +15,6 @@ _MURMUR_SEED = 0x9747_B28C
 _MURMUR_M = 0x5BD1_E995
 
 
-def crc32(key: bytes) -> int:
-    """`rd_crc32`: that of zlib."""
-    return zlib.crc32(key)
-
-
 def murmur2(key: bytes) -> int:
     """`rd_murmur2` with the sign bit cleared, as Java's `Utils.toPositive(Utils.murmur2(key))`."""
     length = len(key)
@@ -46,8 +41,8 @@ def fnv1a(key: bytes) -> int:
 # Name -> (hash, whether a message without a key goes anywhere, whether one with an empty key does).
 _PARTITIONERS: Final[dict[str, tuple[Callable[[bytes], int] | None, bool, bool]]] = {
     "random": (None, True, True),
-    "consistent": (crc32, False, False),
-    "consistent_random": (crc32, True, True),
+    "consistent": (zlib.crc32, False, False),
+    "consistent_random": (zlib.crc32, True, True),
     "murmur2": (murmur2, False, False),
     "murmur2_random": (murmur2, True, False),
     "fnv1a": (fnv1a, False, False),

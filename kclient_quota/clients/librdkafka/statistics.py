@@ -11,6 +11,8 @@ from typing import Any, Final
 
 _COUNTERS = ("tx", "txbytes", "txretries", "rx", "rxbytes", "req_timeouts", "disconnects", "wakeups")
 """All tell of an entry that librdkafka made anew, also those that nobody looks at otherwise."""
+COORDINATOR: Final = "GroupCoordinator"
+"""The name of the connection to the group coordinator, which heartbeats go over."""
 _AFTER_NAMES: Final = '", "type": "'
 """What follows the names of the client, which begin an event."""
 
@@ -43,7 +45,7 @@ class BrokerDelta:
 
     Attributes:
         node_id: the broker's id; for the coordinator's connection that of the broker it leads to.
-        name: librdkafka's name of the connection, "host:port/id" or "GroupCoordinator".
+        name: librdkafka's name of the connection, "host:port/id" or COORDINATOR.
         requests: requests sent.
         request_bytes: their bytes on the wire, length prefixes included.
         responses: responses received, throttled or not.
@@ -102,9 +104,10 @@ class StatisticsReader:
         self._messages = int(statistics.get("txmsgs", 0)), int(statistics.get("txmsg_bytes", 0))
         return self._messages[0] - before[0], self._messages[1] - before[1]
 
-    def node_id(self, address: str) -> int | None:
-        """The id of the broker at "host:port", or None when it was never seen."""
-        return self._node_ids.get(address)
+    def throttling(self, broker_id: int, broker_name: str) -> int:
+        """Whom a throttle event is of; broker -1 is a coordinator or not identified yet, and goes by its address."""
+        address = broker_name.rpartition("/")[0] or broker_name
+        return broker_id if broker_id >= 0 else self._node_ids.get(address, broker_id)
 
     def _note_name(self, broker: Mapping[str, Any], brokers: Mapping[str, Any]) -> None:
         """A broker that has moved to another address goes on counting under another name."""

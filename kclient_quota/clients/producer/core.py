@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from math import inf
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from kclient_quota.clients.limits import UNKNOWN, Limit
 from kclient_quota.clients.producer.routes import NO_BROKER, Before, Broker, Brokers, Routes
@@ -18,6 +18,9 @@ from kclient_quota.pacing.sending.lanes import DEFAULT_LANE
 from kclient_quota.pacing.sending.send_queue import ACCEPTED, NEVER, Grant, SendQueue
 from kclient_quota.pacing.sending.turns import Waiting
 from kclient_quota.pacing.spare import Spare
+
+if TYPE_CHECKING:
+    from kclient_quota.clients.shared_pace import SharedPace
 
 SURE_MS: Final = 15_000
 """So long without a throttle nobody else has wanted much of the quota: longer than a broker's window."""
@@ -40,26 +43,6 @@ class Lost(Enum):
     EXPIRED = "it was not worth sending any more"
     DROPPED = "its lane was full"
     REPLACED = "a newer message of its key has come"
-
-
-class Sharing(Protocol):
-    """What a core needs of `kclient_quota.clients.shared_pace.SharedPace`."""
-
-    def may_go(self, who: object, broker: int, now_ms: int) -> bool:
-        """Whether it is its turn."""
-        ...
-
-    def on_sent(self, who: object, broker: int, nbytes: int, *, waits: bool) -> None:
-        """It has sent so much; whether more of its messages wait."""
-        ...
-
-    def follow(self, limit: Limit, now_ms: int) -> None:
-        """One of those that share has been told this."""
-        ...
-
-    def join(self, who: object) -> int:
-        """It is one of those that share; how many they are."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +90,7 @@ class ProducerCore:
         self._max_delay_ms = max_delay_ms
         self._delivered_bytes = 0
         self._lost: list[tuple[Waiting, Lost]] = []
-        self.turns: Sharing | None = None
+        self.turns: SharedPace | None = None
         self.is_careful = False
         self.throttled_at_ms: int | None = None
         self._spare = Spare()

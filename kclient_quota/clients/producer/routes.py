@@ -105,11 +105,9 @@ class Before:
 
     __slots__ = ("_messages", "raw_bytes")
 
-    def __init__(self, messages: Iterable[Waiting] = ()) -> None:
+    def __init__(self) -> None:
         self._messages: deque[Waiting] = deque()
         self.raw_bytes = 0
-        for message in messages:
-            self.append(message)
 
     def __len__(self) -> int:
         return len(self._messages)

@@ -54,10 +54,6 @@ class BatchCost:
         """What `raw_bytes` of messages in so many batches take on the wire."""
         return self.overhead * batches + self.part * raw_bytes
 
-    def raw(self, wire_bytes: float) -> float:
-        """How many raw bytes one batch holds that takes so many on the wire; may be below zero."""
-        return (wire_bytes - self.overhead) / self.part
-
     @property
     def compresses(self) -> bool:
         """Whether compression is set, and messages have not shown that it makes nothing of them."""

@@ -22,7 +22,7 @@ def test_a_stall_is_told_once_with_the_quota_that_would_end_it() -> None:
     refused(watch, 200)
     assert watch.check(20_099) is None
     # a batch of 1,000 B/s x (11 s + 5 s), which a window of 10 s lets through at a tenth of it per second
-    assert watch.check(20_100) == watch.stall == Stall(100, 16_000, 1_680)
+    assert watch.check(20_100) == watch.stall == Stall(16_000, 1_680)
     assert watch.check(20_101) is None
     assert watch.on_messages()
     assert watch.stall is None
@@ -34,7 +34,7 @@ def test_one_refusal_is_enough_after_twenty_seconds() -> None:
     watch = StallWatch()
     refused(watch, 100)
     assert watch.check(20_099) is None
-    assert watch.check(20_100) == Stall(100, 16_000, 1_680)
+    assert watch.check(20_100) == Stall(16_000, 1_680)
 
 
 def test_refusals_are_counted_anew_after_messages() -> None:
@@ -44,7 +44,7 @@ def test_refusals_are_counted_anew_after_messages() -> None:
     refused(watch, 1_000)
     assert watch.check(20_999) is None
     refused(watch, 20_999)
-    assert watch.check(21_000) == Stall(1_000, 16_000, 1_680)
+    assert watch.check(21_000) == Stall(16_000, 1_680)
 
 
 @pytest.mark.parametrize(("own_bytes", "stalls"), [(0, True), (550, True), (550.1, False), (11_000, False)])
@@ -59,11 +59,11 @@ def test_without_a_limit_every_refusal_counts_and_no_sizes_are_told() -> None:
     watch = StallWatch()
     for _ in range(2):
         refused(watch, 0, own_bytes=1e9, limit=None)
-    assert watch.check(3_000) == Stall(0, None, None)
+    assert watch.check(3_000) == Stall(None, None)
 
 
 def test_the_words_of_a_stall() -> None:
-    known, unknown = Stall(0, 16_000, 1_680), Stall(0, None, None)
+    known, unknown = Stall(16_000, 1_680), Stall(None, None)
     assert known.words(1_000.0).startswith(
         "stalled: the next batch, of about 16,000 bytes, can never be delivered under a quota of 1,000 B/s; "
         "raise consumer_byte_rate to 1,680 B/s or more"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kclient_quota.clients.librdkafka.partitioner import Partitioner, crc32, fnv1a, murmur2
+from kclient_quota.clients.librdkafka.partitioner import Partitioner, fnv1a, murmur2
 
 TEXT = b"PreAmbleWillBeRemoved,ThePrePartThatIs"
 KEYS = [b"kafka", b"giberish123456789", b"1234", b"234", b"34", b"4", TEXT, TEXT[1:], TEXT[2:], TEXT[3:], b""]
@@ -27,10 +27,6 @@ def test_murmur2(key: bytes, expected: int) -> None:
 @pytest.mark.parametrize(("key", "expected"), list(zip(KEYS, FNV1A, strict=True)))
 def test_fnv1a(key: bytes, expected: int) -> None:
     assert fnv1a(key) == expected
-
-
-def test_crc32_is_the_check_value_of_the_standard() -> None:
-    assert crc32(b"123456789") == 0xCBF43926
 
 
 @pytest.mark.parametrize(

@@ -200,7 +200,7 @@ def test_how_busy_a_broker_is_counts_what_waits_in_its_queue_and_before_it() -> 
     broker = brokers(1).get(1)
     assert broker.busy(0) == (0, 0)
     offered(broker, 1_000, 1_500)
-    broker.before["", None] = Before([message(2_000, 0), message(500, 0)])
+    before(broker, message(2_000, 0), message(500, 0))
     broker.queue.pace.granted = 7
     assert broker.queue.pace.time_of_ms(5_000) > 50
     assert broker.busy(0) == (broker.queue.pace.time_of_ms(5_000), 5_007)
@@ -211,7 +211,9 @@ def test_how_busy_a_broker_is_counts_what_waits_in_its_queue_and_before_it() -> 
 
 def test_what_waits_for_room_is_counted_as_it_comes_and_goes() -> None:
     one, two, three = (message(size, 0) for size in (10, 200, 3_000))
-    line = Before([one, two])
+    line = Before()
+    for each in (one, two):
+        line.append(each)
     assert (len(line), line.raw_bytes, line.first, list(line)) == (2, 210, one, [one, two])
     line.append(three)
     assert (len(line), line.raw_bytes) == (3, 3_210)
@@ -271,7 +273,9 @@ def where(some: Brokers) -> dict[int, list[tuple[int, int]]]:
 
 
 def before(broker: Broker, *them: Waiting) -> None:
-    broker.before["", None] = Before(them)
+    line = broker.before["", None] = Before()
+    for each in them:
+        line.append(each)
 
 
 def test_what_may_go_anywhere_waits_on_where_it_is_as_long_as_that_broker_leads_any() -> None:

@@ -27,8 +27,8 @@ def test_the_coordinators_connection_counts_for_the_broker_at_its_address() -> N
     reader = StatisticsReader()
     deltas = reader.differences(event(broker(rx=1), broker("GroupCoordinator", -1, "h:1", rx=4)))
     assert [(delta.node_id, delta.responses) for delta in deltas] == [(1, 1), (1, 4)]
-    assert reader.node_id("h:1") == 1
-    assert reader.node_id("other:1") is None
+    assert [reader.throttling(-1, name) for name in ("h:1", "h:1/bootstrap")] == [1, 1]
+    assert (reader.throttling(-1, "other:1"), reader.throttling(7, "h:1")) == (-1, 7)
 
 
 def test_an_unidentified_bootstrap_broker_keeps_its_counts_until_it_is_known() -> None:

@@ -30,7 +30,7 @@ def alone_the_quota_is_found(quota, disturbed):
     world = World(quota, told=False, **disturbed).run(180_000)
     assert world.utilisation(60_000) >= 0.97
     assert max(world.throttles(60_000)) <= 300
-    assert world.pacers[0].learnt_limit == pytest.approx(quota, rel=0.02)
+    assert world.pacers[0]._share.learnt == pytest.approx(quota, rel=0.02)
     assert world.pacers[0].limit is None
 
 

@@ -74,7 +74,7 @@ def test_throttle_of_zero_says_nothing():
     pacer.on_throttle(0, T0)
     assert pacer.rate() == rate
     assert pacer.throttled_until_ms <= T0
-    assert pacer.learnt_limit is None
+    assert pacer._share.learnt is None
 
 
 @pytest.mark.parametrize("jump_ms", [-HOURS_12, -60_000, -1_500, -500, 1_500, 60_000, HOURS_12])
@@ -201,7 +201,7 @@ def test_learns_its_share_from_one_throttle():
     pacer = Pacer()
     pacer.on_sent(300_000, T0)
     pacer.on_throttle(5_000, T0)
-    assert pacer.learnt_limit == pytest.approx(20_000)
+    assert pacer._share.learnt == pytest.approx(20_000)
     assert pacer.rate() == pytest.approx(20_000, rel=0.03)
 
 

@@ -97,7 +97,7 @@ def test_what_may_be_on_its_way_and_in_one_request():
 def test_what_the_share_says_is_told():
     pacer = still()
     pacer._share = ToldShare(limit=5.0, every_ms=7.0, learnt=3.0)
-    assert (pacer.limit, pacer.every_ms, pacer.learnt_limit) == (5.0, 7.0, 3.0)
+    assert (pacer.limit, pacer.every_ms, pacer._share.learnt) == (5.0, 7.0, 3.0)
     pacer.on_late_count(100, T0)
     assert pacer._share.heard == [("on_late_count", 100, T0)]
     assert pacer._bank == -100.0

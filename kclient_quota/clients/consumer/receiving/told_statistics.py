@@ -8,13 +8,12 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from kclient_quota.clients.librdkafka.statistics import decoded
+from kclient_quota.clients.librdkafka.statistics import COORDINATOR, decoded
 
 COUNTED: Final = ("tx", "tx_bytes", "rx", "rx_bytes", "rxmsgs", "rxmsg_bytes")
 """Totals of a client."""
 MEMBERS_OWN: Final = ("stored_offset", "stored_leader_epoch", "committed_offset", "committed_leader_epoch")
 """What of a partition the client does not know that only fetches."""
-COORDINATOR: Final = "GroupCoordinator"
 
 
 class ToldAsOne:

@@ -58,8 +58,6 @@ class TakingProducer(TransactingProducer):
     _kq_client_id: str
     _kq_most_bytes: int
     _kq_most_value_bytes: int
-    _kq_most_messages: int
-    _kq_closed: bool
     _kq_said: set[str]
     _kq_waiting: dict[int, Handed]
     _kq_hasty_s = HASTY_S
@@ -186,7 +184,7 @@ class TakingProducer(TransactingProducer):
             self._kq_waiting.pop(ident, None)
             now_ms = self._kq_clock.now_ms()
             self._kq_hearing.waited.add(now_ms - began_ms, now_ms)
-            self._kq_wait_log.on_end(now_ms - began_ms, now_ms)
+            self._kq_wait_log.on_end(now_ms - began_ms)
         if handed.is_refused:
             self._kq_transaction.insist(era)
             missed = self._kq_transaction.miss() if handed.is_over else None

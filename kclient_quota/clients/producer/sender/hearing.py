@@ -116,14 +116,11 @@ class Hearing:
             self._ask(now_ms, anew=False)
 
     def on_throttle(self, event: Any) -> None:
-        """One throttle event; broker -1 is a coordinator or not identified yet, and goes by its address."""
+        """One throttle event."""
         throttle_ms = round(event.throttle_time * 1000)
         if throttle_ms <= 0:
             return
-        broker_id = event.broker_id
-        if broker_id < 0:
-            found = self._reader.node_id(event.broker_name.rpartition("/")[0] or event.broker_name)
-            broker_id = broker_id if found is None else found
+        broker_id = self._reader.throttling(event.broker_id, event.broker_name)
         at_ms = self._clock.now_ms()
         # within librdkafka's call; and a logging handler may send what it is given to Kafka, by this very producer
         inside(self._outbox.calling, self._log.on_throttle, event.broker_name, throttle_ms, self._limit, at_ms)
