@@ -93,10 +93,7 @@ def whole(count: Any) -> Any:
 def in_bytes(is_parsed: Callable[[Any, Any], bool], value: Any, key: Any) -> tuple[Any, Any]:
     """A value and a key in bytes where C takes them for such: an array of numpy, of which it makes a copy at once.
 
-    Args:
-        is_parsed: whether it takes these; what it does not, it says itself what is wrong with.
-        value: of a message.
-        key: of it.
+    What it does not take, by `is_parsed`, it says itself what is wrong with.
     """
     if (isinstance(value, TEXT) and isinstance(key, TEXT)) or not is_parsed(value, key):
         return value, key
@@ -163,10 +160,6 @@ class CallApart:
 
     Not one of `threading`'s: who starts one in a signal's handler that has come into the start of another waits for
     ever.
-
-    Args:
-        work: what to call.
-        args: with what.
 
     Attributes:
         is_done: whether it has returned.
@@ -341,13 +334,7 @@ def held_with() -> threading.RLock:
 
 
 def inside(calling: dict[int, bool], work: Callable[..., Any], *args: Any) -> Any:
-    """Do what is done within librdkafka, and note so in `calling`: what is called from there must not wait.
-
-    Args:
-        calling: threads that are in a callback; True for those inside librdkafka, too.
-        work: what is done.
-        args: of it.
-    """
+    """Do what is done within librdkafka, and note so in `calling`, as `Outbox` has it: what is called must not wait."""
     ident = threading.get_ident()
     outer = calling.get(ident)
     calling[ident] = True

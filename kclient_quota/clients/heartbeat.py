@@ -24,12 +24,7 @@ class Beat(Enum):
 
 
 class Heartbeat:
-    """Decides; the consumer acts.
-
-    Args:
-        max_poll_interval_ms: Kafka's `max.poll.interval.ms`.
-        now_ms: when the consumer was made.
-    """
+    """Decides; the consumer, which is made now, acts."""
 
     def __init__(self, max_poll_interval_ms: int, now_ms: int) -> None:
         self.max_poll_interval_ms = max_poll_interval_ms

@@ -340,11 +340,7 @@ class LimitWatch:
             self._thread.join(timeout_ms / 1000)
 
     def check(self, *, asked: bool) -> bool:
-        """Tell what applies now, if it is time to; whether anybody was asked.
-
-        Args:
-            asked: whether something has contradicted what is known.
-        """
+        """Tell what applies now, if it is time to, or `asked` to; whether anybody was asked."""
         before = self._finder.found
         period_ms = self._period_ms if before.known else self._longest_ms  # all that wait for a slow answer take that
         fresh_ms = 0 if asked else int(period_ms * FRESH_PART)

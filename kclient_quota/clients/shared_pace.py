@@ -181,10 +181,7 @@ class LimitOfUser:
 
 
 class SharedAccounts:
-    """The accounts of all share consumers that a broker counts together.
-
-    Args:
-        pacer: has them.
+    """The accounts of all share consumers that a broker counts together, which a pacer has.
 
     Attributes:
         lock: held by whoever uses the pacer.

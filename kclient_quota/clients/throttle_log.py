@@ -128,14 +128,9 @@ class WorthLog:
         self._waited_at_ms = now_ms
 
     def on_sent(self, topic: str, messages: Sequence[Any], fill: float, waited_ms: int, now_ms: int) -> None:
-        """Messages have left together.
+        """Messages of a topic have left together, the first of which has waited for the quota for so long.
 
-        Args:
-            topic: theirs.
-            messages: with `key` and `value`.
-            fill: as a part of the largest batch that would be worth waiting for.
-            waited_ms: how long the first of them has waited for the quota.
-            now_ms: now.
+        They `fill` such a part of the largest batch that would be worth waiting for.
         """
         if waited_ms >= WAITS_MS:
             self._waited_at_ms = now_ms

@@ -48,11 +48,7 @@ class WaitTime:
 
 
 class WaitLog:
-    """Says that calls wait for the quota, and when that ends; not more often than once a minute.
-
-    Args:
-        client_id: for the log.
-    """
+    """Says that calls wait for the quota, and when that ends; not more often than once a minute."""
 
     def __init__(self, client_id: str) -> None:
         self._client_id = client_id

@@ -46,9 +46,7 @@ class Price:
     def drift(self, expected_ms: float, most: float = inf) -> float:
         """By how much a rate that stands for `expected_ms` should change per second, on a logarithmic scale.
 
-        Args:
-            expected_ms: as above.
-            most: what the price is off counts for no more than this, either way.
+        What the price is off counts for no more than `most`, either way.
         """
         return DRIFT_PER_S * min(max(self.off(expected_ms), -most), most)
 

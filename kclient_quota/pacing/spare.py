@@ -48,12 +48,9 @@ class Spare:
         self.is_due = False
 
     def set_limit(self, limit: float | None, members: int, *, is_alone: bool = True) -> None:
-        """Follow another limit in bytes per second, which so many producers share; None while there is none.
+        """Follow another limit in bytes per second, which so many producers of this process share; None: there is none.
 
-        Args:
-            limit: it.
-            members: they, of this process.
-            is_alone: whether no throttle has been heard of for a while, as it would be beside others.
+        `is_alone`: no throttle has been heard of for a while, as it would be beside others.
         """
         part, least = (PART, LEAST_RATE) if is_alone else (BESIDE_OTHERS, LEAST_BESIDE_OTHERS)
         self._rate = 0.0 if limit is None or limit < least else part * limit / members

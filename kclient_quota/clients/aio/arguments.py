@@ -10,12 +10,7 @@ from kclient_quota.clients.calls import merged, seconds
 
 
 def configuration(loop: asyncio.AbstractEventLoop, given: Any, *callbacks: str) -> dict[str, Any]:
-    """A copy of a configuration with its callbacks, which are coroutine functions, made to run in the loop.
-
-    Args:
-        loop: where they run.
-        given: by the application, whose own stays as it is.
-        callbacks: keys of further ones.
+    """A copy of a configuration whose callbacks, coroutine functions, run in the loop; `callbacks` are further keys.
 
     Raises:
         TypeError: it is no dict, in confluent_kafka's words.

@@ -198,10 +198,6 @@ class Buffer:
 def hand_over(producer: InnerProducer, batch: Iterable[Pending]) -> dict[Place, BufferError]:
     """In a worker: hand messages over until librdkafka or the quota says no; `handed` and `error` tell which.
 
-    Args:
-        producer: takes them.
-        batch: messages.
-
     Returns:
         who says no, by lane and tenant: of others there may be room.
     """

@@ -28,11 +28,7 @@ def is_request_throttle(throttle_ms: int, limit: Limit, *, fetches: bool) -> boo
 
 
 class JoinWatch:
-    """Watches one consumer from its first request throttle until it fetches, and says once what keeps it.
-
-    Args:
-        client_id: for the log.
-    """
+    """Watches one consumer from its first request throttle until it fetches, and says once what keeps it."""
 
     def __init__(self, client_id: str) -> None:
         self._client_id = client_id

@@ -46,14 +46,7 @@ class ReadingTurns:
         turn_ms: float,
         now_ms: int,
     ) -> set[Partition]:
-        """Learn from statistics who has been read.
-
-        Args:
-            seen: what they say.
-            paused: partitions that the application has paused.
-            resting: those that rest.
-            turn_ms: how long a turn is.
-            now_ms: now.
+        """Learn from statistics who has been read; `paused` are the application's, `resting` those that rest now.
 
         Returns:
             who is to rest from now on.

@@ -137,13 +137,7 @@ class Sizing:
         return 1.0 + framing / self.lump_bytes  # infinite as long as it is not known
 
     def look(self, statistics: Mapping[str, Any], seen: FetchStatistics, elapsed_ms: int) -> None:
-        """Learn the round trip, and how large batches are.
-
-        Args:
-            statistics: an event, decoded.
-            seen: what it says about fetching.
-            elapsed_ms: how long it is since the last one.
-        """
+        """Learn the round trip, and how large batches are, of an event, and of what it says about fetching."""
         fetched_from = Counter(seen.leaders.values())
         self._partitions = max(fetched_from.values(), default=1)
         self._measure(statistics)

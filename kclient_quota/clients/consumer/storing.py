@@ -33,11 +33,7 @@ class Storing(Receiving):
     _kq_stores = False
 
     def _kq_prepare_storing(self, conf: Mapping[str, Any]) -> None:
-        """Before confluent_kafka's constructor.
-
-        Args:
-            conf: the user's, without our keys.
-        """
+        """Before confluent_kafka's constructor; `conf` is the user's, without our keys."""
         self._kq_stores = settings.stores_offsets(conf)
         self._kq_commits_by_itself = self._kq_stores and settings.commits_by_itself(conf)
         self._kq_store_every_ms = settings.store_every_ms(conf)

@@ -112,11 +112,7 @@ def _every(period_ms: int, call: Callable[[str], Any], clock: Clock) -> Callable
 def unless_old(hear: Callable[[str], None], clock: Clock) -> Callable[[str], None]:
     """`hear`, but not of what nobody has polled for in a minute: the next event has the same totals, and more.
 
-    To read all that has piled up overnight would keep a `poll(0)` for seconds.
-
-    Args:
-        hear: told of an event.
-        clock: of which it is now when librdkafka's client is made.
+    To read all that has piled up overnight would keep a `poll(0)` for seconds. Librdkafka's client is made now.
     """
     born_ms = clock.now_ms()
 

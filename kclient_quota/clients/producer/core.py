@@ -101,12 +101,7 @@ class ProducerCore:
     # Messages -----------------------------------------------------------------------------------------------------
 
     def offer(self, message: Waiting, now_ms: int, *, is_patient: bool = True) -> int:
-        """A message has come.
-
-        Args:
-            message: it.
-            now_ms: now.
-            is_patient: whether it waits in `before` when the queue does not take it.
+        """A message has come; one that `is_patient` waits in `before` when the queue does not take it.
 
         Returns:
             0 when the queue has it; otherwise after how many milliseconds that is expected.
@@ -158,10 +153,8 @@ class ProducerCore:
     ) -> Iterator[Waiting]:
         """Those for whom there is room now, of the ones that waited for it.
 
-        Args:
-            now_ms: now.
-            claim: asked of each before it is let in; one that is not wanted any more is forgotten.
-            give_back: told of a claimed one when there is no room after all.
+        Each is claimed before it is let in: one that is not wanted any more is forgotten, and one for which there is no
+        room after all is given back.
         """
         for broker in self.brokers:
             for line, before in list(broker.before.items()):
@@ -292,11 +285,7 @@ class ProducerCore:
     def on_wire(self, sent: Iterable[tuple[int, int]], now_ms: int, raw_bytes: int = 0, *, is_own: bool = True) -> None:
         """Librdkafka has sent so many bytes since the last call: of each connection the broker's id and they.
 
-        Args:
-            sent: those.
-            now_ms: now.
-            raw_bytes: of the messages that they carry.
-            is_own: whether what was granted is among them.
+        They carry `raw_bytes` of messages; `is_own`: what was granted is among them.
         """
         found: Counter[Broker] = Counter()
         for number, nbytes in sent:
@@ -347,12 +336,7 @@ class ProducerCore:
     # What others ask ----------------------------------------------------------------------------------------------
 
     def throttles_ms(self, now_ms: int, *, busy: bool = False) -> list[int]:
-        """For how long each broker throttles.
-
-        Args:
-            now_ms: now.
-            busy: only those that have yet to report something, all of them where that is not known.
-        """
+        """For how long each broker throttles; `busy`: those that have yet to report something, if any is known to."""
         brokers = list(self.brokers)
         if busy:
             brokers = [each for each in brokers if each.queue.pace.outstanding or len(each.queue)] or brokers

@@ -17,10 +17,7 @@ FULL: Final = {Backoff.BLOCK: Full.BLOCK, Backoff.RAISE: Full.RAISE, Backoff.OFF
 
 
 class Sorting:
-    """Sorts one producer's messages.
-
-    Args:
-        ours: its configuration.
+    """Sorts one producer's messages, by its configuration.
 
     Attributes:
         lanes: the lanes in their order; the one of messages without a lane is always among them.

@@ -194,10 +194,7 @@ class BrokerPace:
     def on_throttle(self, throttle_ms: int, now_ms: int, *, trusted: bool = True) -> None:
         """The broker mutes us for `throttle_ms`; yields when strangers must have caused it.
 
-        Args:
-            throttle_ms: for how long.
-            now_ms: now.
-            trusted: whether the window knows all that has been received.
+        That can be told where the window is `trusted`: it knows all that has been received.
         """
         self.throttled_until_ms = max(self.throttled_until_ms, now_ms + throttle_ms)
         self._refused = True

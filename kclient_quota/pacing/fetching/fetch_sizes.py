@@ -170,11 +170,7 @@ def sizes_for(
 
 
 def sizes_that_stay(byte_rate: float | None) -> FetchSizes:
-    """Sizes for a client whose sizes are never changed, so that they must do for batches of any size.
-
-    Args:
-        byte_rate: as that of `sizes_for`.
-    """
+    """Sizes for a client whose sizes are never changed, so that they must do for batches of any size."""
     if byte_rate is None:
         return sizes_for(None)
     sizes = sizes_for(byte_rate, batch_bytes=BATCH_BYTES)
@@ -205,27 +201,14 @@ def _one_is_better(byte_rate: float, batch_bytes: float, framing: float, many_by
 def one_will_do(
     byte_rate: float, round_trip_ms: float, batch_bytes: float, *, partitions: int, many_bytes: float
 ) -> bool:
-    """Whether fetches of one batch each keep up, and lose no more by their framing than those of `many_bytes` cut off.
-
-    Args:
-        byte_rate: as that of `sizes_for`, as are those that follow.
-        round_trip_ms: to the brokers.
-        batch_bytes: how large batches are.
-        partitions: how many are fetched from one broker.
-        many_bytes: what fetches would ask for otherwise.
-    """
+    """Whether fetches of one batch keep up, and lose no more by their framing than those of `many_bytes` cut off."""
     framing = FRAME_BYTES + PARTITION_BYTES * partitions
     keeps = keeps_up(byte_rate, round_trip_ms, batch_bytes)
     return keeps and _one_is_better(byte_rate, batch_bytes, framing, many_bytes)
 
 
 def sizes_while_learning(byte_rate: float, partitions: int = 1) -> FetchSizes:
-    """Sizes for a client that receives, or has learnt to receive, so many bytes per second from its best broker.
-
-    Args:
-        byte_rate: as above.
-        partitions: as that of `sizes_for`.
-    """
+    """Sizes for a client that receives, or has learnt to receive, so many bytes per second from its best broker."""
     wanted = max(2 * byte_rate * SPARE_MS / 1000, FRAME_BYTES + PARTITION_BYTES * partitions)
     if wanted >= DEFAULT_FETCH_BYTES:
         return FetchSizes(DEFAULT_FETCH_BYTES, STEP * DEFAULT_FETCH_BYTES)

@@ -46,13 +46,7 @@ class Lumps:
         self._slow_until_ms = 0
 
     def wait_ms(self, byte_rate: float, batch: float, now_ms: int) -> int:
-        """How long nothing may be taken, by the level alone.
-
-        Args:
-            byte_rate: bytes per second aimed at.
-            batch: bytes of one.
-            now_ms: now.
-        """
+        """How long nothing may be taken, by the level alone."""
         if self._due_ms is None or now_ms < self._at_ms - CLOCK_JUMP_MS:
             return 0
         self._heard(now_ms)

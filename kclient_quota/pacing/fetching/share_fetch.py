@@ -67,13 +67,7 @@ class _Account:
         self.received_bytes = 0
 
     def wait_ms(self, asking: int, now_ms: int, *, alone: bool) -> int:
-        """How long this broker must not be asked.
-
-        Args:
-            asking: requests under way.
-            now_ms: now.
-            alone: whether it is the only broker.
-        """
+        """How long this broker must not be asked, with so many requests under way; whether it is the only one."""
         pace = self.pace
         paid, self.paid = self.paid, 0.0
         if pace.settle(paid, now_ms) == inf:

@@ -20,10 +20,7 @@ After only one of them, data that change every second would be throttled every s
 
 
 class WireTold:
-    """Of one broker.
-
-    Args:
-        cost: learns.
+    """Of one broker, for what learns what batches cost.
 
     Attributes:
         batches: granted so far.
@@ -103,11 +100,7 @@ class WireTold:
         self._heard, self._looks, self._is_mixed = 0, 0, False
 
     def _is_cheap(self, raw_bytes: int) -> bool:
-        """Whether it is certain by now that less than half of what was foretold is sent.
-
-        Args:
-            raw_bytes: so much at least is what has been heard of.
-        """
+        """Whether it is certain by now that less than half of what was foretold is sent, of so many bytes at least."""
         is_less = not self._is_mixed and self._cost.is_cheap(self._heard, raw_bytes)
         self._cheap_looks = self._cheap_looks + 1 if is_less else 0
         if self._cheap_looks < CHEAP_LOOKS:

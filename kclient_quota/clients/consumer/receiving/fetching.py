@@ -95,12 +95,7 @@ class Fetching(CConsumer):
     _kq_put_off: Callable[[], object] | None = None
 
     def _kq_prepare_fetching(self, conf: Mapping[str, Any], events: Callable[[Any], None]) -> None:
-        """Remember how to make another client.
-
-        Args:
-            conf: the final configuration of this one.
-            events: takes what the other one says.
-        """
+        """Remember how to make another client, by the final configuration of this one; `events` takes what it says."""
         self._kq_starts = {}
         self._kq_asked = set()
         self._kq_fetcher_events = events
@@ -262,10 +257,8 @@ class Fetching(CConsumer):
     def _kq_ask_again(self, told: Mapping[str, Any]) -> None:
         """Have the other client ask once more for partitions of which it was not told where they begin.
 
-        Called with every statistics: to ask a coordinator that is no longer one again and again would do no good.
-
-        Args:
-            told: its last statistics.
+        Called with all that its statistics have told: to ask a coordinator that is no longer one again and again would
+        do no good.
         """
         fetcher = self._kq_fetcher
         if fetcher is None or not self._kq_was_not_told:

@@ -70,12 +70,7 @@ class Listener:
         self._tell_throttle: Callable[[Any], Any] | None = None
 
     def callbacks(self, conf: Mapping[str, Any], interceptors: ConsumerInterceptors) -> dict[str, Any]:
-        """`conf` with our callbacks in place of the user's, which are called afterwards.
-
-        Args:
-            conf: the user's, without our keys.
-            interceptors: hear of commits.
-        """
+        """The user's `conf`, without our keys, with our callbacks in place of theirs, which are called afterwards."""
         out = dict(conf)
         ours_ms = CALM_STATISTICS_MS if self.core.limit.unlimited else STATISTICS_MS
         self._told_as_one = ToldAsOne(conf)
@@ -195,10 +190,6 @@ class _Logging:
 
     One error a second: lines that all fail would have each call raise, and none return a message. But what ends a
     process is never left out.
-
-    Args:
-        listener: keeps it.
-        logger: the application's.
     """
 
     def __init__(self, listener: Listener, logger: Any) -> None:

@@ -28,10 +28,7 @@ the cluster at once: ten thousand partitions take a tenth of a second."""
 class RouteFinder:
     """Asks which partitions there are, and who leads them, of topics that are new or were asked for long ago.
 
-    Args:
-        core: told of the answers.
-        clock: monotonic milliseconds.
-        lock: held while it is.
+    The core is told of the answers, under its lock.
     """
 
     def __init__(self, core: ProducerCore, clock: Clock, lock: Any) -> None:
