@@ -363,5 +363,5 @@ class SendPace:
 
     def blocked_for_ms(self, now_ms: int) -> int:
         """For how long nothing goes because of it: not the batch for which librdkafka will take another connection."""
-        left_ms = self.throttled_for_ms(now_ms)  # asked with every message: most of the time there is none
-        return 0 if left_ms and self._asks_from == self.granted and not self.outstanding else left_ms
+        left_ms = self.throttled_for_ms(now_ms)
+        return 0 if self.stands_back or (self._asks_from == self.granted and not self.outstanding) else left_ms

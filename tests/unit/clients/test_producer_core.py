@@ -74,6 +74,19 @@ def test_what_waits_is_handed_over_first_when_nothing_limits_any_more() -> None:
     assert core.free_bytes(1_000) > 0
 
 
+def test_who_waits_for_a_throttle_goes_on_once_its_quota_is_gone() -> None:
+    """What the broker still holds back is librdkafka's to wait for, as it is for plain confluent_kafka's callers."""
+    core = core_of(LIMITED)
+    assert core.offer(message(1_000, 0), 0) == 0
+    sent(core, 0)
+    core.on_throttle(NO_BROKER, 50_000, 10)
+    assert core.offer(message(1_000, 20), 20) > 10_000
+    core.set_limit(NONE, 30)
+    assert len(list(core.admit(40, no_claim, keep))) == 1
+    assert len(sent(core, 40)) == 1
+    assert core.offer(message(1_000, 50), 50) == 0
+
+
 def test_whoever_knows_of_no_quota_is_let_go_after_much_that_nobody_has_throttled() -> None:
     core = core_of(UNKNOWN)
     assert core.offer(message(100, 0), 0) == 0
