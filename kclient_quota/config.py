@@ -332,13 +332,13 @@ def sasl_mechanism(conf: Mapping[str, Any]) -> str:
 
 
 def whole_number(conf: Mapping[str, Any], keys: Sequence[str], default: int) -> int:
-    """A number of librdkafka's own, by the first of `keys` that holds one; what is none is for librdkafka to refuse.
+    """A number of librdkafka's own by any of its `keys`, of which the last one given counts, as with librdkafka.
 
     It is read as librdkafka reads it, which is C's way: what stands behind the number does not count (`30000.0`), and
-    it may be hexadecimal or octal.
+    it may be hexadecimal or octal. What is none is for librdkafka to refuse.
     """
-    for key in keys:
-        found = _C_NUMBER.match(str(conf.get(key)).lower())
+    for key in reversed([key for key in conf if key in keys]):
+        found = _C_NUMBER.match(str(conf[key]).lower())
         if found:
             digits = found[2]
             base = 16 if "x" in digits else 8 if digits.startswith("0") else 10

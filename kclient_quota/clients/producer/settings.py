@@ -166,7 +166,8 @@ def _everything(conf: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _first(conf: Mapping[str, Any], keys: tuple[str, ...], default: object) -> str:
-    return str(next((conf[key] for key in keys if key in conf), default)).lower()
+    given = [conf[key] for key in conf if key in keys]  # librdkafka takes the last one
+    return str(given[-1] if given else default).lower()
 
 
 def _number(text: str) -> float:

@@ -60,6 +60,9 @@ def test_where_no_quota_applies_all_is_as_confluent_kafka_has_it(conf: dict[str,
         {"queuing.strategy": "lifo"},
         {"queue.buffering.backpressure.threshold": "0x2"},
         {"default.topic.config": {"acks": 1}},
+        {"acks": "all", "request.required.acks": 1},
+        {"retries": 3, "message.send.max.retries": 0},
+        {"max.in.flight": 5, "max.in.flight.requests.per.connection": 6},
     ],
 )
 def test_it_is_left_alone_where_the_users_settings_contradict_it(conf: dict[str, Any]) -> None:
@@ -118,6 +121,8 @@ def test_a_short_queue_is_not_full_for_a_linger_of_ours(most: int, lingers: bool
 def test_librdkafka_does_not_linger_for_longer_than_a_message_is_worth_sending(timeout_ms: int, lingers: bool) -> None:
     for key in ("message.timeout.ms", "delivery.timeout.ms"):
         assert ("linger.ms" in with_defaults({key: timeout_ms}, UNKNOWN)) is lingers
+    of_both = {"message.timeout.ms": 60_000, "delivery.timeout.ms": timeout_ms}  # librdkafka takes the last one
+    assert ("linger.ms" in with_defaults(of_both, UNKNOWN)) is lingers
     assert (
         "linger.ms" in with_defaults({"default.topic.config": {"message.timeout.ms": timeout_ms}}, UNKNOWN)
     ) is lingers
