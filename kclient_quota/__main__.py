@@ -1,6 +1,6 @@
 """`python -m kclient_quota` is `kclient-quota`."""
 
-from kclient_quota.cli.main import entry
+from kclient_quota.cli.installed import kclient_quota
 
 if __name__ == "__main__":
-    entry()
+    kclient_quota()

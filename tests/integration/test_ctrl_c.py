@@ -3,7 +3,11 @@
 import contextlib
 import signal
 import socket
+import subprocess
+import sys
 import threading
+import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -57,6 +61,29 @@ def test_ctrl_c_ends_a_command_that_waits_for_an_answer(module, words, silent, t
     assert accepted.wait(90)  # it asks
     assert interrupted(process)[0] < PROMPT_S
     assert process.returncode == 130
+
+
+INSTALLED = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]
+
+PRESSED = """
+import importlib, signal, sys
+
+class Pressed:
+    def find_spec(self, name, *_):
+        if name == "argparse":
+            signal.raise_signal(signal.SIGINT)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.meta_path.insert(0, Pressed())
+getattr(importlib.import_module(sys.argv[1]), sys.argv[2])()
+"""
+
+
+@pytest.mark.parametrize("command", INSTALLED)
+def test_ctrl_c_ends_a_command_that_is_being_loaded(command):
+    words = [sys.executable, "-c", PRESSED, *INSTALLED[command].split(":")]
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=90, check=False)
+    assert (ended.returncode, ended.stderr) == (130, "")
 
 
 ALL = pytest.mark.parametrize(("by", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
