@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -124,6 +124,20 @@ def test_a_tombstone_stays_as_long_as_it_may(cluster: Any, unique: Unique, admin
     table.end_segment()
     time.sleep(1)
     assert table.read() == [(1, b"b", b"1"), (2, b"a", None)]
+
+
+def test_records_of_what_is_only_compacted_cannot_be_deleted(cluster: Any, unique: Unique, admin: AdminClient) -> None:
+    table = Table(cluster, admin, unique("undeleted"))
+    table.write((b"k", b"1"))
+    for offset in (1, 9):
+        (deleted,) = admin.delete_records([TopicPartition(table.topic, 0, offset)]).values()
+        with pytest.raises(KafkaException) as refused:
+            deleted.result(60)
+        assert refused.value.args[0].code() == KafkaError.POLICY_VIOLATION
+    both = Table(cluster, admin, unique("deleted"), **{"cleanup.policy": "compact,delete"})
+    both.write((b"k", b"1"))
+    (deleted,) = admin.delete_records([TopicPartition(both.topic, 0, 1)]).values()
+    assert deleted.result(60).low_watermark == 1
 
 
 def test_the_last_batch_of_a_producer_is_left_empty(cluster: Any, unique: Unique, admin: AdminClient) -> None:

@@ -64,6 +64,7 @@ class LogConfig:
         after_max_ms: Kafka's `message.timestamp.after.max.ms`, None while nobody has set it.
         producer_expiration_ms: Kafka's `producer.id.expiration.ms`.
         is_compacted: Kafka's `cleanup.policy` contains `compact`: records need keys, and the newest of each is kept.
+        is_only_compacted: it does not contain `delete`: nobody may delete records by their offsets.
         segment_ms: Kafka's `segment.ms`, by the times of records; of compacted topics no more than
             `max.compaction.lag.ms`.
         dirty_ratio: Kafka's `min.cleanable.dirty.ratio`.
@@ -81,6 +82,7 @@ class LogConfig:
     after_max_ms: int | None = None
     producer_expiration_ms: int = 86_400_000
     is_compacted: bool = False
+    is_only_compacted: bool = False
     segment_ms: int = UNLIMITED_MS
     dirty_ratio: float = 0.5
     delete_retention_ms: int = 86_400_000
@@ -110,6 +112,7 @@ class LogConfig:
             uses_log_append_time=given.get("message.timestamp.type") == "LogAppendTime",
             producer_expiration_ms=number("producer.id.expiration.ms", cls.producer_expiration_ms),
             is_compacted=is_compacted,
+            is_only_compacted=is_compacted and not deletes,
             segment_ms=min(segment_ms, max_lag_ms) if is_compacted else segment_ms,
             dirty_ratio=float(given.get("min.cleanable.dirty.ratio", cls.dirty_ratio)),
             delete_retention_ms=number("delete.retention.ms", cls.delete_retention_ms),

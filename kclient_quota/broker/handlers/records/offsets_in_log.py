@@ -181,6 +181,8 @@ def _delete(
     low_watermark = -1
     if partition is not None and topic in INTERNAL_TOPICS:
         error = ErrorCode.INVALID_TOPIC_EXCEPTION
+    elif partition is not None and partition.log.config.is_only_compacted:
+        error = ErrorCode.POLICY_VIOLATION
     elif partition is not None:
         log = partition.log
         wanted = log.high_watermark if asked.offset == _TO_END else asked.offset
