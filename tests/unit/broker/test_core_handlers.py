@@ -116,6 +116,10 @@ def test_produce_wants_acks_that_exist_and_replicas_enough(cluster):
 
     assert produce(2) == ErrorCode.INVALID_REQUIRED_ACKS
     cluster.state.set_config(TOPIC, "t", "min.insync.replicas", "2")
+    assert produce(-1) == 0  # it has one replica, which is all that can be asked for
+    cluster.state.reassign(cluster.topic, cluster.topic.partitions[0], [1, 2])
+    assert produce(-1) == 0
+    cluster.state.set_broker_up(2, is_up=False)
     assert produce(-1) == ErrorCode.NOT_ENOUGH_REPLICAS
     assert produce(1) == 0
 

@@ -3,9 +3,10 @@
 Produce (0) v3-13 · InitProducerId (22) v0-5. KIP-98, KIP-360, KIP-467, KIP-516, KIP-890, KIP-951.
 
 Behaviour: acks 0, 1 and all differ only in whether there is an answer: replicas share one log. acks=all needs
-`min.insync.replicas` brokers up. A batch is checked (CRC, size, sequence) before it is stored; repeated batches of
-idempotent producers are answered with the offset they have. What belongs to a transaction is only taken once its
-partition has been added to it (KIP-890, else TRANSACTION_ABORTABLE); since version 12 the batch itself adds it.
+`min.insync.replicas` of a partition's replicas up, or all where it has fewer. A batch is checked (CRC, size, sequence)
+before it is stored; repeated batches of idempotent producers are answered with the offset they have. What belongs to a
+transaction is only taken once its partition has been added to it (KIP-890, else TRANSACTION_ABORTABLE); since version
+12 the batch itself adds it.
 Versions: Produce 3 record batches of magic 2, transactional id; 4 KAFKA_STORAGE_ERROR; 5 log start offset; 6 answered
 before it is throttled (KIP-219); 7 zstd; 8 error messages (KIP-467); 9 flexible; 10 current leader (KIP-951); 11
 TRANSACTION_ABORTABLE; 12 transactions' second protocol; 13 topic ids (KIP-516). InitProducerId 1 KIP-219; 2 flexible; 3
@@ -189,7 +190,7 @@ def _refusal(context: Context, request: ProduceRequest, topic: Topic | None, par
         return _INTERNAL
     if partition.leader != context.broker.id:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
-    if request.acks == _ALL and _in_sync(context, partition) < _min_in_sync(context, topic):
+    if request.acks == _ALL and _in_sync(context, partition) < _min_in_sync(context, topic, partition):
         return ErrorCode.NOT_ENOUGH_REPLICAS
     return ErrorCode.NONE
 
@@ -222,9 +223,10 @@ def _in_sync(context: Context, partition: Partition) -> int:
     return sum(brokers[replica].is_up for replica in partition.replicas)
 
 
-def _min_in_sync(context: Context, topic: Topic) -> int:
+def _min_in_sync(context: Context, topic: Topic, partition: Partition) -> int:
     key, cluster = "min.insync.replicas", context.cluster
-    return int(cluster.config(TOPIC, topic.name, key) or cluster.config(BROKER, "", key) or 1)
+    needed = int(cluster.config(TOPIC, topic.name, key) or cluster.config(BROKER, "", key) or 1)
+    return min(needed, len(partition.replicas))
 
 
 def _refused(appended: Appended, index: int) -> PartitionResponse:
