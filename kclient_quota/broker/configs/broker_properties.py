@@ -7,7 +7,17 @@ from kclient_telemetry import logger_of
 
 from kclient_quota.broker.cluster_state import BROKER, ClusterState
 from kclient_quota.broker.configs.kafka_properties import KEPT_PROPERTIES
-from kclient_quota.broker.configs.property import BOOLEAN, DOUBLE, INT, LIST, LONG, STRING, Property, value_problem
+from kclient_quota.broker.configs.property import (
+    BOOLEAN,
+    DOUBLE,
+    INT,
+    LIST,
+    LONG,
+    STRING,
+    Property,
+    is_true,
+    value_problem,
+)
 from kclient_quota.broker.request.enforcement import FETCH_MAX_BYTES, QuotaSettings
 from kclient_quota.broker.request.node import Limits
 from kclient_quota.errors import ConfigError
@@ -115,12 +125,12 @@ class BrokerProperties:
         merged = {**self._values, **altered}
         if merged:
             cluster.configs[BROKER, ""] = merged
-        cluster.is_auto_create_enabled = self.value("auto.create.topics.enable") == "true"
+        cluster.is_auto_create_enabled = is_true(self.value("auto.create.topics.enable"))
         cluster.default_partitions = int(self.value("num.partitions"))
         cluster.authorizer.configure(
             is_enabled=bool(self.value("authorizer.class.name")),
             super_users=(name.strip() for name in self.value("super.users").split(";")),
-            allows_unlisted=self.value("allow.everyone.if.no.acl.found") == "true",
+            allows_unlisted=is_true(self.value("allow.everyone.if.no.acl.found")),
         )
         cluster.refresh_log_configs()
 

@@ -2,15 +2,17 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import inf
 
 BOOLEAN, STRING, INT, SHORT, LONG, DOUBLE, LIST, CLASS, PASSWORD = range(1, 10)
 """Kafka's `ConfigDef.Type` ids as DescribeConfigs gives them."""
-_NUMBERS: Mapping[int, tuple[str, Callable[[str], float]]] = {
-    INT: ("INT", int),
-    SHORT: ("SHORT", int),
-    LONG: ("LONG", int),
-    DOUBLE: ("DOUBLE", float),
+_NUMBERS: Mapping[int, tuple[str, Callable[[str], float], float]] = {
+    INT: ("INT", int, 2**31),
+    SHORT: ("SHORT", int, 2**15),
+    LONG: ("LONG", int, 2**63),
+    DOUBLE: ("DOUBLE", float, inf),
 }
+"""Of each type its name, how it is read and what its numbers stay below."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +38,22 @@ class Property:
     words: tuple[str, ...] = ()
 
 
+def is_true(value: str) -> bool:
+    """A boolean's value, in whatever case it is written."""
+    return value.strip().lower() == "true"
+
+
 def value_problem(key: str, value: str, known: Property) -> str | None:
     """What is wrong with a value, in Kafka's words, or None."""
-    if known.type == BOOLEAN and value not in {"true", "false"}:
+    if known.type == BOOLEAN and value.strip().lower() not in {"true", "false"}:
         return f"Invalid value {value} for configuration {key}: Expected value to be either true or false"
     if known.type in _NUMBERS:
-        name, parse = _NUMBERS[known.type]
+        name, parse, bound = _NUMBERS[known.type]
         try:
             number = parse(value)
         except ValueError:
+            number = inf
+        if not -bound <= number < bound:
             return f"Invalid value {value} for configuration {key}: Not a number of type {name}"
         if number < known.least:
             return f"Invalid value {value} for configuration {key}: Value must be at least {known.least}"

@@ -34,7 +34,7 @@ from kclient_quota.broker.configs.group_properties import (
     group_word_problem,
 )
 from kclient_quota.broker.configs.kafka_properties import TOLD_WHEN_SET
-from kclient_quota.broker.configs.property import INT, LIST, Property, value_problem
+from kclient_quota.broker.configs.property import INT, LIST, Property, is_true, value_problem
 from kclient_quota.broker.configs.topic_properties import BROKER_KEY_OF, TOPIC_PROPERTIES
 from kclient_quota.broker.request.node import PER_ADDRESS
 from kclient_quota.wire.error_codes import ErrorCode
@@ -257,7 +257,7 @@ def topic_config_problem(key: str, value: str | None) -> str | None:
         return f"Unknown topic config name: {key}"
     if value is None:
         return f"Null value not supported for topic configs: {key}"
-    if (key, value) == ("remote.storage.enable", "true"):
+    if key == "remote.storage.enable" and is_true(value):
         return _NO_TIERS
     return value_problem(key, value, known)
 

@@ -35,7 +35,7 @@ TOPIC_PROPERTIES: Mapping[str, Property] = {
     "remote.log.copy.disable": Property("false", BOOLEAN),
     "remote.log.delete.on.disable": Property("false", BOOLEAN),
     "remote.storage.enable": Property("false", BOOLEAN),
-    "retention.bytes": Property("-1", LONG, -1),
+    "retention.bytes": Property("-1", LONG, -(2**63)),
     "retention.ms": Property("604800000", LONG, -1),
     "segment.bytes": Property("1073741824", INT, 1024 * 1024),
     "segment.index.bytes": Property("10485760", INT, 4),
