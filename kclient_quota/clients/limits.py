@@ -89,11 +89,12 @@ class Limit:
     def is_of_requests(self, throttle_ms: int, requests_per_s: float = 0.0) -> bool:
         """Whether a throttle is of requests, by all that is known: those are no longer than a window (KIP-124).
 
-        Beside a quota of bytes it is, where so many requests may have used up that of requests.
+        Beside a quota of bytes it is, where it is cut to a window, or so many requests may have used up that of them.
         """
         if self.request_percentage is None or not self.known or throttle_ms > self.window_ms:
             return False
-        return self.frees_bytes or requests_per_s * REQUEST_S * 100 >= self.request_percentage
+        is_cut = throttle_ms == self.window_ms
+        return self.frees_bytes or is_cut or requests_per_s * REQUEST_S * 100 >= self.request_percentage
 
 
 UNKNOWN = Limit(None, None, LimitSource.LEARNED)
@@ -173,8 +174,7 @@ class LimitFinder:
     def __init__(
         self, ours: QuotaConfig, conf: Mapping[str, Any], *, byte_rate_key: str, ask: Ask | None = None
     ) -> None:
-        self._ours = ours
-        self._conf = conf
+        self._ours, self._conf = ours, conf
         self._byte_rate_key = byte_rate_key
         self._quota_types = (QUOTA_TYPE_OF_KEY[byte_rate_key], ClientQuotaType.REQUEST)
         self._callback = _load_callback(ours.callback, conf)

@@ -92,8 +92,10 @@ def test_a_request_quota_in_words():
         (UNKNOWN, 3, 9e9, False),
         (Limit(None, 0.01, LimitSource.LEARNED), 3, 9e9, False),
         # of both: twenty milliseconds for each request are as much as may be used
-        (Limit(50_000.0, 1.0, LimitSource.CLUSTER), 1_000, 0.5, True),
-        (Limit(50_000.0, 1.0, LimitSource.CLUSTER), 1_000, 0.49, False),
+        (Limit(50_000.0, 1.0, LimitSource.CLUSTER), 999, 0.5, True),
+        (Limit(50_000.0, 1.0, LimitSource.CLUSTER), 999, 0.49, False),
+        # a broker that has just begun, or is busy, takes longer: cut to a window, as those of bytes are not
+        (Limit(50_000.0, 1.0, LimitSource.CLUSTER), 1_000, 0.0, True),
         (Limit(50_000.0, 1.0, LimitSource.CLUSTER), 1_001, 0.5, False),
         (Limit(50_000.0, 200.0, LimitSource.CLUSTER), 3, 99.0, False),
     ],
@@ -122,6 +124,17 @@ def test_a_request_throttle_teaches_no_byte_rate_and_is_no_stall(caplog):
     gate.on_statistics(statistics(clock.now_ms(), received=1_000_000))
     gate.on_throttle("b1:9092/1", 1, 1_700)
     assert gate.state()[1].rate < float("inf"), "a byte quota's does"
+
+
+def test_a_throttle_that_is_cut_to_a_window_takes_nothing_from_the_bytes():
+    """Where requests took longer than is reckoned with they were strangers', and one message a second was left."""
+    core = core_of(Limit(50_000, 1.0, LimitSource.CLUSTER))
+    pace = core.brokers.get(1).queue.pace
+    pace.on_granted(5_000, 0)
+    before = pace.rate()
+    core.on_throttle(1, 1_000, 100)
+    assert pace.rate() == before
+    assert pace.throttled_for_ms(100) == 1_000
 
 
 @pytest.mark.parametrize("percentage", [None, 100.0])

@@ -125,8 +125,8 @@ class Hearing:
         # within librdkafka's call; and a logging handler may send what it is given to Kafka, by this very producer
         inside(self._outbox.calling, self._log.on_throttle, event.broker_name, throttle_ms, self._limit, at_ms)
         self._ask(at_ms)
-        # Against a quota of requests large batches help, which librdkafka makes of what piles up meanwhile.
-        steps_in = not self._limit.is_of_requests(throttle_ms)
+        # Against one of requests alone large batches help, which librdkafka makes of what piles up meanwhile.
+        steps_in = not (self._limit.frees_bytes and self._limit.is_of_requests(throttle_ms))
         self._tell(lambda core, _now_ms: core.on_throttle(broker_id, throttle_ms, at_ms), steps_in=steps_in)
 
     def on_error(self, error: KafkaError) -> None:
