@@ -10,7 +10,7 @@ from kclient_quota.pacing.fetching.share_fetch import ANY_BROKER
 if TYPE_CHECKING:
     from kclient_quota.cluster.asking import Asking
 
-Place = tuple[str, int]
+Partition = tuple[str, int]
 NEVER_MS: Final = -(1 << 62)
 
 
@@ -24,11 +24,11 @@ class PartitionLeaders:
     def __init__(self, conf: Mapping[str, Any]) -> None:
         self._conf = conf
         self._asking: Asking | None = None
-        self._known: dict[Place, int] = {}
+        self._known: dict[Partition, int] = {}
         self._asked_at_ms = NEVER_MS
         self._fresh_until_ms = NEVER_MS
 
-    def by_broker(self, received: Mapping[Place, int], now_ms: int) -> dict[int, int]:
+    def by_broker(self, received: Mapping[Partition, int], now_ms: int) -> dict[int, int]:
         """Bytes by broker of what came by topic and partition; of ANY_BROKER where nobody tells who leads it."""
         is_due = now_ms >= self._fresh_until_ms or not received.keys() <= self._known.keys()
         if is_due and now_ms - self._asked_at_ms >= MIN_REFRESH_MS:

@@ -23,7 +23,7 @@ MOST_REFUSED: Final = 16
 worker begins behind them."""
 
 
-class Line:
+class PlaceLine:
     """Messages of one lane and tenant.
 
     Attributes:
@@ -66,7 +66,7 @@ class Buffer:
         self._size = size
         # strict lanes in their order; the others have no order among themselves
         self._ranks = {lane.name: number if lane.strict else len(lanes) for number, lane in enumerate(lanes)}
-        self._lines: dict[Place, Line] = {}
+        self._lines: dict[Place, PlaceLine] = {}
         self._length = 0
         self.lock = reentrant_lock()  # a task that is collected as garbage meanwhile leaves its line in this thread
 
@@ -80,7 +80,7 @@ class Buffer:
         with self.lock:
             line = self._lines.get(pending.place)
             if line is None:
-                line = self._lines[pending.place] = Line(self._size)
+                line = self._lines[pending.place] = PlaceLine(self._size)
             pending.line = line
             line.claims += 1
             if line.free and not line.waiters:
@@ -108,7 +108,7 @@ class Buffer:
                 self._wake(line)
             raise
 
-    def _is_served(self, line: Line, waiter: Waiter) -> bool:
+    def _is_served(self, line: PlaceLine, waiter: Waiter) -> bool:
         with self.lock:
             if waiter not in line.served():
                 return False
@@ -128,7 +128,7 @@ class Buffer:
             for line in list(self._lines.values()):
                 self._wake(line)
 
-    def _wake(self, line: Line) -> None:
+    def _wake(self, line: PlaceLine) -> None:
         for waiter in line.served():
             waiter.wake()
 
@@ -136,7 +136,7 @@ class Buffer:
         pending.line.free += 1
         self._unclaim(pending.place, pending.line)
 
-    def _unclaim(self, place: Place, line: Line) -> None:
+    def _unclaim(self, place: Place, line: PlaceLine) -> None:
         line.claims -= 1
         if not line.claims:
             del self._lines[place]
@@ -188,7 +188,7 @@ class Buffer:
         """Take out all."""
         return [self._pop(line) for line in list(self._lines.values()) for _ in range(len(line.waiting))]
 
-    def _pop(self, line: Line) -> Pending:
+    def _pop(self, line: PlaceLine) -> Pending:
         pending = line.waiting.popleft()
         self._length -= 1
         self._release(pending)

@@ -13,7 +13,7 @@ from confluent_kafka import Message
 from confluent_kafka.aio import _common
 
 from kclient_quota.clients.aio.arguments import configuration, workers
-from kclient_quota.clients.aio.turns import Turns, Work
+from kclient_quota.clients.aio.turns import CallTurns, Work
 from kclient_quota.clients.calls import real
 from kclient_quota.clients.consumer import Consumer
 from kclient_quota.clients.consumer.consumer import PacedConsumer
@@ -105,7 +105,7 @@ class AIOConsumer(confluent_kafka.aio.AIOConsumer, AIOTelemetryMethods):
         conf = configuration(asyncio.get_running_loop(), consumer_conf, "on_commit")
         self._closed = False
         self._closing: asyncio.Future[Any] | None = None
-        self._turns = Turns()
+        self._turns = CallTurns()
         self._consumer: _InnerConsumer = _InnerConsumer(conf)
 
     async def poll(self, *args: Any, **kwargs: Any) -> Any:

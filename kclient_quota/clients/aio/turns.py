@@ -78,7 +78,7 @@ class Work:
             self.job.add_done_callback(tell)
 
 
-class Turns:
+class CallTurns:
     """Whose turn it is: the first one's of those who wait in a loop that runs."""
 
     def __init__(self) -> None:

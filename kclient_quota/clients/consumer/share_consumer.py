@@ -38,7 +38,7 @@ from kclient_quota.clients.limits import (
     longest_throttle_ms,
     warn_of_default_client_id,
 )
-from kclient_quota.clients.partition_leaders import PartitionLeaders, Place
+from kclient_quota.clients.partition_leaders import Partition, PartitionLeaders
 from kclient_quota.clients.quota_state import BrokerQuotaState
 from kclient_quota.clients.shared_pace import SharedAccounts, pace_key, shared_accounts
 from kclient_quota.clients.telemetry.methods import TelemetryMethods
@@ -200,7 +200,7 @@ class PacedShareConsumer(CShareConsumer, TelemetryMethods):
 
     def _kq_by_broker(self, messages: list[Any], now_ms: int) -> dict[int, int]:
         """Wire bytes of each broker, about."""
-        payloads: dict[Place, list[int]] = {}
+        payloads: dict[Partition, list[int]] = {}
         for message in messages:
             nbytes = len(message) + len(message.key() or b"") + _header_bytes(message)
             payloads.setdefault((message.topic(), message.partition()), []).append(nbytes)

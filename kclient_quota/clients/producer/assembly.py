@@ -111,7 +111,7 @@ class Parts:
         core = ProducerCore(
             new_queue, Routes(Partitioner(str(conf.get("partitioner", DEFAULT)))), self._limit, ours.max_delay_ms
         )
-        core.turns = pace
+        core.shared_pace = pace
         pace.join(core)
         self.sender = Sender(
             self.outbox,
@@ -155,7 +155,7 @@ class Parts:
 
     def _move_to_pace_of_user(self) -> None:
         core = self.sender.core
-        self._pace = core.turns = self._pace_of_user()
+        self._pace = core.shared_pace = self._pace_of_user()
         self._pace.join(core)
         for broker in core.brokers:
             broker.queue.pace.move_to(_pacer(self._pace, broker.number, core.limit), self._pace.common)

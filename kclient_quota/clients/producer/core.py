@@ -75,7 +75,7 @@ class ProducerCore:
 
     Attributes:
         brokers: what each is sent, and which messages are its.
-        turns: whose turn it is, of all that share the quota in this process; None for one alone.
+        shared_pace: whose turn it is, of all that share the quota in this process; None for one alone.
         is_free: whether it is known that nothing limits bytes, and no throttle says otherwise.
         is_careful: a transaction is near its end: one message at a time.
         throttled_at_ms: when the latest throttle ends or ended; None before the first.
@@ -90,7 +90,7 @@ class ProducerCore:
         self._max_delay_ms = max_delay_ms
         self._delivered_bytes = 0
         self._lost: list[tuple[Waiting, Lost]] = []
-        self.turns: SharedPace | None = None
+        self.shared_pace: SharedPace | None = None
         self.is_careful = False
         self.throttled_at_ms: int | None = None
         self._spare = Spare()
@@ -191,15 +191,15 @@ class ProducerCore:
         for broker in self.brokers:
             broker.wait_ms = NEVER
             while len(broker.queue) and not (self.is_careful and broker.queue.pace.outstanding):
-                if self.turns is not None and not self.turns.may_go(self, broker.number, now_ms):
+                if self.shared_pace is not None and not self.shared_pace.may_go(self, broker.number, now_ms):
                     broker.wait_ms = TURN_MS
                     break
                 grant = broker.queue.next_grant(now_ms)
                 if not isinstance(grant, Grant):
                     broker.wait_ms = min(grant, KEEP_MS)
                     break
-                if self.turns is not None:
-                    self.turns.on_sent(self, broker.number, grant.wire_bytes, waits=len(broker.queue) > 0)
+                if self.shared_pace is not None:
+                    self.shared_pace.on_sent(self, broker.number, grant.wire_bytes, waits=len(broker.queue) > 0)
                 fill = min(1.0, grant.raw_bytes / max(1, broker.queue.pace.lump_bytes(1)))
                 partition = self.brokers.partition_of(broker, grant)
                 yield Sent(broker, partition, list(grant.messages), grant.wire_bytes, fill)
@@ -258,7 +258,7 @@ class ProducerCore:
         if limit is None or self._limited_at_ms is None:
             self._limited_at_ms = now_ms
         is_alone = self.throttled_at_ms is None and now_ms - self._limited_at_ms >= SURE_MS
-        members = 1 if self.turns is None else self.turns.join(self)
+        members = 1 if self.shared_pace is None else self.shared_pace.join(self)
         self._spare.set_limit(limit, members, is_alone=is_alone)
         granted = sum(broker.queue.pace.granted for broker in self.brokers)
         queued, self._granted = granted - self._granted, granted
@@ -312,8 +312,8 @@ class ProducerCore:
         """Follow another limit."""
         before, self.limit = self.limit, limit
         was_free, self.is_free = self.is_free, limit.frees_bytes
-        if self.turns is not None:
-            self.turns.follow(limit, now_ms)
+        if self.shared_pace is not None:
+            self.shared_pace.follow(limit, now_ms)
         is_let_go = self.is_free and (not was_free or before.only_requests != limit.only_requests)
         if is_let_go:
             self.throttled_at_ms = None  # that was another quota

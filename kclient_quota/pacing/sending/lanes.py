@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from kclient_quota.errors import ConfigError
 from kclient_quota.pacing.fair import Fair
-from kclient_quota.pacing.sending.turns import Line, Place, Turns, Waiting
+from kclient_quota.pacing.sending.turns import Line, Partition, Turns, Waiting
 
 DEFAULT_LANE: Final = ""
 """Where messages wait that no lane was named for."""
@@ -144,7 +144,7 @@ class Waits:
         self.tenants: dict[Hashable, Line] = {}  # of those for whom messages wait to have turns
         self._spare: list[Line] = []  # empty, for the next ones
         self.fair: Fair[Hashable] = Fair()  # who of them is next
-        self.newest: dict[tuple[Place, Hashable], Waiting] = {}
+        self.newest: dict[tuple[Partition, Hashable], Waiting] = {}
         self.length = 0
         self.raw_bytes = 0
 

@@ -15,7 +15,7 @@ ANY_PARTITION: Final = -1
 SLACK: Final = 64
 """So many that have left, and as many as wait, are carried along before they are swept out."""
 
-Place = tuple[str, int]
+Partition = tuple[str, int]
 """A topic and a partition."""
 
 
@@ -49,7 +49,7 @@ class Waiting:
     heir: "Waiting | None" = field(default=None, repr=False)  # who has taken its place
 
     @property
-    def place(self) -> Place:
+    def place(self) -> Partition:
         """Its topic and partition."""
         return self.topic, self.partition
 
@@ -145,8 +145,8 @@ class Turns:
     __slots__ = ("_ages", "_count", "_lines", "length", "raw_bytes")
 
     def __init__(self) -> None:
-        self._lines: dict[Place, Line] = {}
-        self._ages: list[tuple[int, int, Place]] = []  # a heap: when each line's first came, as far as is known
+        self._lines: dict[Partition, Line] = {}
+        self._ages: list[tuple[int, int, Partition]] = []  # a heap: when each line's first came, as far as is known
         self._count = 0
         self.length = 0
         self.raw_bytes = 0
@@ -176,7 +176,7 @@ class Turns:
             self.length += 1
             self.raw_bytes += message.raw_bytes
 
-    def _line(self, place: Place) -> Line:
+    def _line(self, place: Partition) -> Line:
         line = self._lines.get(place)
         if line is None:
             line = self._lines[place] = Line()

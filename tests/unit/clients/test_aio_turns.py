@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kclient_quota.clients.aio.turns import Turns, Work
+from kclient_quota.clients.aio.turns import CallTurns, Work
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def end(work: Work, result: Any) -> None:
 
 
 async def test_one_after_another_in_order() -> None:
-    turns, order = Turns(), []
+    turns, order = CallTurns(), []
 
     async def call(number: int) -> None:
         work = begun(asyncio.get_running_loop())
@@ -49,7 +49,7 @@ async def test_one_after_another_in_order() -> None:
 
 
 async def test_who_is_cancelled_while_waiting_stands_in_nobodys_way() -> None:
-    turns, loop = Turns(), asyncio.get_running_loop()
+    turns, loop = CallTurns(), asyncio.get_running_loop()
     works = [begun(loop) for _ in range(3)]
     await turns.take(works[0])
     tasks = [asyncio.create_task(turns.take(work)) for work in works[1:]]
@@ -63,7 +63,7 @@ async def test_who_is_cancelled_while_waiting_stands_in_nobodys_way() -> None:
 
 async def test_a_turn_of_a_loop_that_stands_ends_with_its_worker(other: asyncio.AbstractEventLoop) -> None:
     """What came of it is given back by who comes next, once, and its call does not have it."""
-    turns, back = Turns(), []
+    turns, back = CallTurns(), []
     left = begun(other, back.append)
     turns._given(left, None)
     mine = begun(asyncio.get_running_loop())

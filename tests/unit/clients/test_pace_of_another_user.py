@@ -48,8 +48,8 @@ def test_a_producer_has_the_pace_of_the_user_that_it_logs_in_as(made: Make) -> N
     moving.set_sasl_credentials("u2", "secret")
     assert pacer(moving) is pacer(new) is not pacer(old)
     assert pacer(moving, 2) is pacer(new, 2) is not pacer(old, 2)
-    assert moving._kq_sender.core.turns is new._kq_sender.core.turns
-    assert moving._kq_sender.lock is moving._kq_sender.core.turns.lock
+    assert moving._kq_sender.core.shared_pace is new._kq_sender.core.shared_pace
+    assert moving._kq_sender.lock is moving._kq_sender.core.shared_pace.lock
     moving.set_sasl_credentials("u1", "secret")
     assert pacer(moving) is pacer(old)
 

@@ -281,7 +281,7 @@ def test_who_has_nothing_to_send_takes_no_turn() -> None:
             raise AssertionError("nothing waits")
 
     core, (queue,) = played()
-    core.turns = Turns()  # type: ignore[assignment]
+    core.shared_pace = Turns()  # type: ignore[assignment]
     core.brokers.get(NO_BROKER).wait_ms = 3
     assert list(core.sent(0)) == []
     assert core.wait_ms(0) == inf

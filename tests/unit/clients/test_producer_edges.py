@@ -157,7 +157,7 @@ class _Turns:
 
 def test_who_has_no_turn_looks_again_soon_and_tells_the_others_what_it_sent() -> None:
     core, turns = core_of(LIMITED), _Turns()
-    core.turns = turns
+    core.shared_pace = turns
     assert core.wait_ms(0) == inf
     assert core.offer(message(100, 0), 0) == 0
     assert list(core.sent(0)) == []
@@ -184,10 +184,10 @@ def test_what_expires_is_looked_for_in_time() -> None:
     core = core_of(LIMITED)
     one = message(100, 0)
     one.expires_at_ms = 700
-    core.turns = _Turns()
+    core.shared_pace = _Turns()
     assert core.offer(one, 0) == 0
     list(core.sent(0))
-    core.turns = None
+    core.shared_pace = None
     core.brokers.get(NO_BROKER).wait_ms = inf
     assert (core.wait_ms(0), core.wait_ms(699), core.wait_ms(700), core.wait_ms(900)) == (700, 1, 0, 0)
     assert core.lost(699) == []

@@ -117,7 +117,7 @@ def test_what_passes_the_queues_is_taken_from_what_is_to_spare() -> None:
 
 def test_what_is_to_spare_is_shared_with_all_that_use_the_quota() -> None:
     core, _ = played(1, limit=LARGE)
-    core.turns = SimpleNamespace(join=lambda who: 4 if who is core else 0)
+    core.shared_pace = SimpleNamespace(join=lambda who: 4 if who is core else 0)
     assert core.spare_bytes(0, 0.0, may=True) == HALF / 4
 
 

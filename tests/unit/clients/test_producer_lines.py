@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from kclient_quota.clients.producer.outbox import Handed
-from kclient_quota.clients.producer.sender.lines import Gone, Lines, hand_over
+from kclient_quota.clients.producer.sender.lines import Gone, PartitionLines, hand_over
 from kclient_quota.pacing.pacer import Pacer
 from kclient_quota.pacing.sending.send_pace import SendPace
 from kclient_quota.pacing.sending.turns import Waiting
@@ -24,7 +24,7 @@ class World:
     def __init__(self) -> None:
         self.broker = core_of(LIMITED).brokers.get(-1)
         self.pace = self.broker.queue.pace
-        self.lines = Lines()
+        self.lines = PartitionLines()
 
     def hand(self, place: Any, at_ms: int) -> Handed:
         handed = Handed(b"v", None, -1, None, 0, None)

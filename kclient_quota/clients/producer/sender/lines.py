@@ -12,14 +12,14 @@ from confluent_kafka import KafkaError, KafkaException
 
 from kclient_quota.clients.producer.routes import Broker
 from kclient_quota.clients.producer.sender.answers import code_of
-from kclient_quota.pacing.sending.turns import Place, Waiting
+from kclient_quota.pacing.sending.turns import Partition, Waiting
 from kclient_quota.pacing.sending.way import MOST_WAY_MS
 
 if TYPE_CHECKING:
     from kclient_quota.clients.producer.outbox import Handed
     from kclient_quota.clients.producer.sender.client import Client
 
-NO_PLACE: Final = {
+NOT_THERE: Final = {
     KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001 - confluent_kafka's name
     KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001 - confluent_kafka's name
     KafkaError.UNKNOWN_TOPIC_OR_PART,
@@ -39,7 +39,7 @@ class Gone(NamedTuple):
     at_ms: int
 
 
-class Line:
+class PartitionLine:
     """Messages of one partition.
 
     Attributes:
@@ -115,12 +115,12 @@ def _is_open(gone: Gone) -> bool:
     return not gone.message.payload.report
 
 
-class Lines:
+class PartitionLines:
     """Those of all partitions."""
 
     def __init__(self) -> None:
-        self._lines: dict[Place, Line] = {}
-        self._busy: dict[Place, Line] = {}
+        self._lines: dict[Partition, PartitionLine] = {}
+        self._busy: dict[Partition, PartitionLine] = {}
 
     def purge(self) -> None:
         """Librdkafka is about to be purged: of what it has in its queue, maybe, and not of what is on its way."""
@@ -128,15 +128,15 @@ class Lines:
             if line.gone:
                 line.purged = line.gone[-1]
 
-    def of(self, place: Place) -> Line:
+    def of(self, place: Partition) -> PartitionLine:
         """That of one, which is looked at from now on."""
         found = self._lines.get(place)
         if found is None:
-            found = self._lines[place] = Line()
+            found = self._lines[place] = PartitionLine()
         self._busy[place] = found
         return found
 
-    def __iter__(self) -> Iterator[tuple[Place, Line]]:
+    def __iter__(self) -> Iterator[tuple[Partition, PartitionLine]]:
         """Those that anything is under way in: of thousands of partitions mostly few, and each step looks at them."""
         for place, line in list(self._busy.items()):
             yield place, line
@@ -150,7 +150,7 @@ def hand_over(producer: "Client", message: Waiting, partition: int) -> int:
     try:
         producer.hand_to_librdkafka(message.topic, partition, handed)
     except KafkaException as error:
-        if partition == handed.partition or code_of(error) not in NO_PLACE:
+        if partition == handed.partition or code_of(error) not in NOT_THERE:
             raise
         # The topic has fewer than when we looked. Who has not asked for this one gets one that there is.
         partition = handed.partition

@@ -20,7 +20,7 @@ from kclient_quota.clients.producer.outbox import Handed, Outbox
 from kclient_quota.clients.producer.sender.answers import Answers, give_back, raise_again
 from kclient_quota.clients.producer.sender.beginning import ASK_MS
 from kclient_quota.clients.producer.sender.finding import RouteFinder
-from kclient_quota.clients.producer.sender.lines import NO_PLACE, Gone, Lines, hand_over
+from kclient_quota.clients.producer.sender.lines import NOT_THERE, Gone, PartitionLines, hand_over
 from kclient_quota.clients.producer.sender.queue_metrics import QueueMetrics
 from kclient_quota.clients.throttle_log import WARN_EVERY_MS, WorthLog
 from kclient_quota.clock import Clock
@@ -83,7 +83,7 @@ class Sender:
         self._one = threading.Lock()
         self._is_first = True  # one that nothing has come for yet
         self._came: deque[Any] = deque()
-        self._lines = Lines()
+        self._lines = PartitionLines()
         self._answers = Answers(outbox, transaction, clock, metrics, worth)
         self._routes = RouteFinder(core, clock, lock)
 
@@ -388,7 +388,7 @@ class Sender:
                     self._answers.report(handed, error, reported)
                     if error is not None:
                         failed.add(broker)
-                        if error.code() in NO_PLACE:
+                        if error.code() in NOT_THERE:
                             self.core.brokers.doubt(topic)
                 self.outbox.finished += 1
             if line.look():
