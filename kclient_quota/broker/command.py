@@ -199,8 +199,7 @@ def _say(broker: "EmbeddedBroker", options: argparse.Namespace) -> None:
         found = {"bootstrap.servers": broker.bootstrap_servers, "listeners": listeners}
         if options.metrics_port is not None:
             found["metrics"] = broker.metrics_url
-        sys.stdout.write(f"{json.dumps(found)}\n")
-        sys.stdout.flush()
+        print(json.dumps(found), flush=True)  # noqa: T201 - a write would need a standard output
         return
     lines = [f"bootstrap.servers={broker.bootstrap_servers}"]
     lines += [
@@ -210,8 +209,7 @@ def _say(broker: "EmbeddedBroker", options: argparse.Namespace) -> None:
     ]
     if options.metrics_port is not None:
         lines.append(f"metrics: {broker.metrics_url}")
-    sys.stdout.write("\n".join([*lines, "Ctrl-C stops", ""]))
-    sys.stdout.flush()
+    print("\n".join([*lines, "Ctrl-C stops"]), flush=True)  # noqa: T201 - as above
 
 
 def _listeners(options: argparse.Namespace) -> list[str] | None:

@@ -51,7 +51,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def entry() -> None:
     """The installed command."""
-    script(main)
+    script(main, is_answer=True)
 
 
 def _completion(words: list[str]) -> int:

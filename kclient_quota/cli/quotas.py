@@ -71,7 +71,7 @@ def _split(words: list[str]) -> tuple[list[str], list[str]]:
 
 def entry() -> None:
     """The installed command."""
-    script(main)
+    script(main, is_answer=True)
 
 
 if __name__ == "__main__":

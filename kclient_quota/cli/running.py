@@ -9,7 +9,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
@@ -93,14 +92,18 @@ def guarded(work: Callable[[], int], told: Callable[[Exception], int]) -> int:
     return status
 
 
-def script(main: Callable[[], int]) -> None:
+def script(main: Callable[[], int], *, is_answer: bool = False) -> None:
     """The process of an installed command: as `main` says, and at once when it was interrupted.
 
     What is under way when somebody presses Ctrl-C (a name that is looked up, a broker that does not answer) is left to
     the operating system: waiting for it would make them press again. Names that a terminal's encoding has not are
     escaped.
+
+    Args:
+        main: the command.
+        is_answer: whether what it prints is what it was called for: without a standard output it fails then.
     """
-    _open_what_is_closed()
+    _open_what_is_closed(is_answer=is_answer)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -133,11 +136,13 @@ def _written(status: int) -> int:
     return status
 
 
-def _open_what_is_closed() -> None:
-    """Python has no stream where a shell's `>&-` has closed one; what is written there goes nowhere."""
+def _open_what_is_closed(*, is_answer: bool) -> None:
+    """Python has no stream where a shell's `>&-` has closed one; what is written there goes nowhere, or is refused."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
-            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - stays
+            is_refused = is_answer and name == "stdout"
+            nowhere = os.open(os.devnull, os.O_RDONLY if is_refused else os.O_WRONLY)
+            setattr(sys, name, os.fdopen(nowhere, "w", encoding="utf-8"))
 
 
 @contextmanager

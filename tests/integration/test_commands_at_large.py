@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from confluent_kafka.admin import AdminClient
 
 from kclient_quota import __version__
 from kclient_quota.admin.model import ClientQuotaFilter
@@ -19,6 +20,7 @@ from kclient_quota.cli import main as kclient_quota_main
 from kclient_quota.cli.quota_arguments import COMMANDS, command_parser, draft_parser
 from kclient_quota.errors import ConfigError
 from kclient_quota.quota.entity import ClientQuotaEntity
+from tests.closed_port import closed_port
 
 QUOTAS, METRICS, MAIN = "kclient_quota.cli.quotas", "kclient_quota.cli.client_metrics", "kclient_quota.cli.main"
 HELPS = [
@@ -233,15 +235,38 @@ CLOSED = "import os, sys; os.close(1); os.execv(sys.executable, [sys.executable,
 
 
 @pytest.mark.skipif(os.name == "nt", reason="no shell that closes a stream")
-def test_a_stream_that_a_shell_has_closed_is_none_to_write_to(tmp_path):
+def test_an_answer_to_a_stream_that_a_shell_has_closed_is_none(tmp_path):
+    """A backup of `export >&-` is none; what alters something has done so."""
     (tmp_path / "q.yaml").write_text("version: 1\nquotas:\n- {names: {user: a}, set: {producer_byte_rate: 9}}\n")
+    lost = "warning: standard output: Bad file descriptor; only what was to be printed is lost\n"
     with EmbeddedBroker() as broker:
-        for words in (["--list", "--json"], ["apply", str(tmp_path / "q.yaml"), "-y"], ["export"]):
+        broker.set_quota(user="b", producer_byte_rate=5)
+        for words, status, said in (
+            (["--list", "--json"], 1, "standard output: Bad file descriptor\n"),
+            (["apply", str(tmp_path / "q.yaml"), "-y"], 0, lost),
+            (["export"], 1, "standard output: Bad file descriptor\n"),
+            (["plan", str(tmp_path / "q.yaml")], 1, "kafka-quotas: [Errno 9] Bad file descriptor\n"),
+        ):
             asked = [*words, "--bootstrap-server", broker.bootstrap_servers]
             code = f"from kclient_quota.cli.quotas import entry; import sys; sys.argv[1:] = {asked!r}; entry()"
             done = python("-c", CLOSED, "-c", code)
-            assert (done.returncode, done.stderr.replace("no quotas are configured here\n", "")) == (0, "")
-        assert configured(broker)
+            assert (done.returncode, done.stderr) == (status, said), words
+        assert len(configured(broker)) == 2
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no shell that closes a stream")
+@pytest.mark.parametrize("words", [["-m", "kclient_quota.broker"], ["-m", "kclient_quota", "broker"]], ids=" ".join)
+def test_a_broker_serves_without_a_standard_output(words):
+    with closed_port() as port:
+        pass  # free again
+    words = [sys.executable, "-c", CLOSED, *words, "--port", str(port)]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{port}", "log_level": 0})
+            assert admin.list_topics(timeout=20).brokers
+        finally:
+            process.terminate()
+        assert (process.wait(20), process.stderr.read()) == (0, "")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that is always full")
