@@ -50,6 +50,7 @@ class Applier:
         say: told in one sentence what is worth knowing though it is no error.
         tell: told after every step how many entities of how many are altered.
         clock: for waiting until what was written can be read.
+        file: the name of the file of quotas: it is written down, and its runs alone are undone.
     """
 
     def __init__(
@@ -62,7 +63,9 @@ class Applier:
         say: Callable[[str], None],
         tell: Callable[[int, int], None] | None = None,
         clock: Clock = SYSTEM_CLOCK,
+        file: str | None = None,
     ) -> None:
+        self._file = file
         self._quotas = quotas
         self._clock = clock
         self._journal = journal
@@ -104,7 +107,7 @@ class Applier:
         A run counts as taken back only once all of it is: whatever fails, the next undo names the same run.
 
         Args:
-            wanted: the run's number; by default the last one of this cluster that has not been taken back.
+            wanted: the run's number; by default the last one of this cluster and the file that was not taken back.
             agrees: shown the run, what there is and what there will be; nothing is done unless it returns True.
 
         Returns:
@@ -128,9 +131,19 @@ class Applier:
     def _to_undo(self, runs: list[Applied], wanted: int | None) -> Applied:
         where = f"journal {self._journal.path}"
         mine = [run for run in runs if run.cluster == self._cluster and run.undoes is None]
-        found = [run for run in mine if not run.is_undone and wanted in {None, run.number}]
+        standing = [run for run in mine if not run.is_undone]
+        if wanted is None:
+            found = [run for run in standing if self._file is None or run.file in {None, self._file}]
+        else:
+            found = [run for run in standing if run.number == wanted]
         if found:
             return found[-1]
+        if wanted is None and standing:
+            number = standing[-1].number
+            raise ConfigError(
+                f"{where}: it has nothing to undo of {self._file}; run {number}, the last that stands, is of "
+                f"{standing[-1].file}: --run {number} takes that back"
+            )
         if wanted is not None:
             taken_back = next((run.undoes for run in runs if run.number == wanted), None)
             if taken_back is not None:
@@ -150,7 +163,7 @@ class Applier:
     def _carry_out(
         self, book: OpenJournal, state: QuotaState, target: Target, remedy: str, *, undoes: int | None = None
     ) -> int:
-        run = book.begin(state, target, cluster=self._cluster, at=self._at, undoes=undoes)
+        run = book.begin(state, target, cluster=self._cluster, at=self._at, undoes=undoes, file=self._file)
         whole = len(target.changes)
         done = sent = 0
         try:

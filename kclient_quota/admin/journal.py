@@ -50,6 +50,7 @@ class Applied:
         is_ended: whether all of it was done.
         is_undone: whether a later run has taken all of it back.
         undoes: the run that this one takes back, or None.
+        file: the name of the file of quotas; None if there was none, or an earlier version did not say.
     """
 
     number: int
@@ -61,6 +62,7 @@ class Applied:
     is_ended: bool = False
     is_undone: bool = False
     undoes: int | None = None
+    file: str | None = None
 
     def attempted_entities(self) -> set[ClientQuotaEntity]:
         """Whose quotas may have been altered."""
@@ -135,7 +137,16 @@ class OpenJournal:
         if end < len(data):
             self._set_aside(data, end, say)
 
-    def begin(self, state: QuotaState, target: Target, *, cluster: str, at: str, undoes: int | None = None) -> int:
+    def begin(
+        self,
+        state: QuotaState,
+        target: Target,
+        *,
+        cluster: str,
+        at: str,
+        undoes: int | None = None,
+        file: str | None = None,
+    ) -> int:
         """Write down what is about to be done.
 
         Returns:
@@ -156,7 +167,7 @@ class OpenJournal:
             for key in dict.fromkeys((*before, *after))
             if before.get(key) != after.get(key)
         }
-        run = Applied(number, cluster, at, changes, sources, undoes=undoes)
+        run = Applied(number, cluster, at, changes, sources, undoes=undoes, file=file)
         self._append(_record(run))
         self.runs.append(run)
         return number
@@ -264,10 +275,21 @@ def read_runs(data: bytes, path: Path) -> tuple[list[Applied], int]:
     return list(runs.values()), end
 
 
+_START = b'{"run": '
+
+
+def is_begun(path: Path) -> bool:
+    """Whether a file begins as a journal does; one that cannot be read is for whoever opens it."""
+    try:
+        with path.open("rb") as file:
+            return _START.startswith(file.read(len(_START)))
+    except OSError:
+        return True
+
+
 def _is_foreign(line: bytes) -> bool:
     """Whether a file's only line is no beginning of one of ours: then it is left as it is."""
-    start = b'{"run": '
-    return not (start.startswith(line[: len(start)]) or not line.strip(b"\0"))
+    return not (_START.startswith(line[: len(_START)]) or not line.strip(b"\0"))
 
 
 def _record(run: Applied) -> dict[str, Any]:
@@ -283,7 +305,8 @@ def _record(run: Applied) -> dict[str, Any]:
             {"key": key_record(key), "before": before, "after": after} for key, (before, after) in run.sources.items()
         ],
     }
-    return record if run.undoes is None else {**record, "undoes": run.undoes}
+    more = {"undoes": run.undoes, "file": run.file}
+    return record | {key: value for key, value in more.items() if value is not None}
 
 
 def _read(runs: dict[int, Applied], line: Mapping[str, Any]) -> None:
@@ -302,6 +325,7 @@ def _read(runs: dict[int, Applied], line: Mapping[str, Any]) -> None:
             {(_entity(each["entity"]), each["key"]): _sides(each) for each in line["changes"]},
             {key_of(each["key"]): _sides(each) for each in line["sources"]},
             undoes=runs[line["undoes"]].number if "undoes" in line else None,
+            file=line.get("file"),
         )
 
 

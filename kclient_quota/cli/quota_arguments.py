@@ -119,7 +119,8 @@ def add_code_commands(commands: Any) -> None:
         metavar="JOURNAL",
         nargs="?",
         default=Path(),
-        help="a journal, or the file or folder beside which it lies (default: this folder)",
+        help="a journal, the file of quotas whose last run it is, or the folder where the journal lies (default: this "
+        "folder)",
     )
     undo.add_argument("--run", type=int, metavar="N", dest="number", help="this run (default: the last that stands)")
     add_output_option(undo, _DOCUMENTS)

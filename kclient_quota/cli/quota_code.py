@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from kclient_quota.admin.applying import Applier, ConflictError
-from kclient_quota.admin.journal import Applied, Journal
+from kclient_quota.admin.journal import Applied, Journal, is_begun
 from kclient_quota.admin.output import alteration_lines, entity_row
 from kclient_quota.admin.plan import Plan, asked_after, make_plan
 from kclient_quota.admin.quota_file import (
@@ -85,7 +85,7 @@ def apply(options: argparse.Namespace) -> int:
             print("nothing was altered")
             return DONE
         journal = _journal(options, cluster)
-        done = _apply(quotas, journal, cluster, state, target)
+        done = _apply(quotas, journal, cluster, state, target, options.file)
     if not is_text:
         result = {**plan.rows(), "altered": done, "journal": str(journal)}
         say(rendered(options.output, str, str, lambda: [result]))
@@ -101,9 +101,11 @@ def undo(options: argparse.Namespace) -> int:
     result: dict[str, Any] = {}
 
     def agrees(run: Applied, state: QuotaState, target: Target) -> bool:
-        result.update(run=run.number, at=run.at, ended=run.is_ended, changes=_alteration_rows(state, target))
+        changes = _alteration_rows(state, target)
+        result.update(run=run.number, at=run.at, file=run.file, ended=run.is_ended, changes=changes)
         if is_text:
-            say(f"run {run.number} of {run.at}{'' if run.is_ended else ', which did not end'}, to be taken back:")
+            file = "" if run.file is None else f", by {run.file}"
+            say(f"run {run.number} of {run.at}{file}{'' if run.is_ended else ', which did not end'}, to be taken back:")
             lines = list(_alterations(state, target))
             say(painted("\n".join(lines)) or "nothing of it is there any more")
         is_agreed = agreed(options, "undo this?", may_ask=is_text)
@@ -116,8 +118,8 @@ def undo(options: argparse.Namespace) -> int:
 
     with QuotaAdmin(configuration(options)) as admin, ExitStack() as during:
         cluster = _cluster_id(admin, options)
-        journal = options.journal_file or journal_of(options.journal, cluster)
-        applier = _applier(unit_quotas(admin, options), journal, cluster, tell)
+        journal, file = (options.journal_file, None) if options.journal_file else journal_of(options.journal, cluster)
+        applier = _applier(unit_quotas(admin, options), journal, cluster, tell, file)
         done = applier.undo(options.number, agrees=agrees)
     words = "nothing was altered" if done is None else f"{_entities(done)} altered"
     say(rendered(options.output, lambda: words, str, lambda: [{**result, "altered": done or 0}]))
@@ -148,7 +150,7 @@ def reconcile(options: argparse.Namespace) -> int:
         done = 0
         if not options.dry_run:
             cluster = _cluster_id(admin, options)
-            done = _apply(quotas, _journal(options, cluster), cluster, state, target)
+            done = _apply(quotas, _journal(options, cluster), cluster, state, target, options.file)
     if options.output != "text":
         result = {"changes": _alteration_rows(state, target), "altered": done}
         say(rendered(options.output, str, str, lambda: [result]))
@@ -198,18 +200,23 @@ def _only_worked_out(file: QuotaFile) -> QuotaFile:
     return QuotaFile(tuple(entry for entry in entries if entry.wanted), file.capacity)
 
 
-def _apply(quotas: UnitQuotas, journal: Path, cluster: str, state: QuotaState, target: Target) -> int:
+def _apply(
+    quotas: UnitQuotas, journal: Path, cluster: str, state: QuotaState, target: Target, file: Path | None
+) -> int:
+    name = None if file is None else file.name if file.is_file() else "-"
     with progress("altering") as drawn:
         tell = partial(_tell, drawn)
-        return _applier(quotas, journal, cluster, tell).apply(state, target)
+        return _applier(quotas, journal, cluster, tell, name).apply(state, target)
 
 
 def _tell(drawn: Progress, done: int, whole: int) -> None:
     drawn.tell(done, whole, "entities")
 
 
-def _applier(quotas: UnitQuotas, journal: Path, cluster: str, tell: Callable[[int, int], None]) -> Applier:
-    return Applier(quotas, Journal(journal, warn), cluster=cluster, at=_now(), say=warn, tell=tell)
+def _applier(
+    quotas: UnitQuotas, journal: Path, cluster: str, tell: Callable[[int, int], None], file: str | None
+) -> Applier:
+    return Applier(quotas, Journal(journal, warn), cluster=cluster, at=_now(), say=warn, tell=tell, file=file)
 
 
 def _journal(options: argparse.Namespace, cluster: str) -> Path:
@@ -219,11 +226,18 @@ def _journal(options: argparse.Namespace, cluster: str) -> Path:
     return _journal_in(options.file.parent if options.file and options.file.is_file() else Path(), cluster)
 
 
-def journal_of(place: Path, cluster: str) -> Path:
-    """The journal of a cluster that lies in a folder or beside a file of quotas; any other file is a journal itself."""
+def journal_of(place: Path, cluster: str) -> tuple[Path, str | None]:
+    """The journal of a cluster that lies in a folder or beside a file of quotas, and that file's name.
+
+    A file that begins as a journal does is one itself, whatever its name, and so is one that no journal lies beside.
+    """
     if place.is_dir():
-        return _journal_in(place, cluster)
-    return _journal_in(place.parent, cluster) if place.suffix.lower() in {".yaml", ".yml"} else place
+        return _journal_in(place, cluster), None
+    beside = _journal_in(place.parent, cluster)
+    is_named_so = place.suffix.lower() in {".yaml", ".yml"}
+    if is_named_so or (place.is_file() and beside.is_file() and not is_begun(place)):
+        return beside, place.name
+    return place, None
 
 
 def _journal_in(folder: Path, cluster: str) -> Path:

@@ -262,6 +262,31 @@ def test_a_journal_lies_beside_a_file_of_any_name(run, tmp_path, name):
     assert (folder / name).read_text() == FILE
     assert len(list(folder.glob("*.journal"))) == 1
     assert "2 entities altered" in run("undo", folder)
+    run("apply", folder / name)
+    assert f", by {name}, to be taken back" in run("undo", folder / name)
+
+
+def test_undo_of_a_file_takes_back_what_that_file_has_done(run, file, tmp_path):
+    """What another file of the folder has applied since stays, and is taken back where it is meant."""
+    other = tmp_path / "other.yaml"
+    other.write_text("version: 1\nquotas:\n- {names: {user: bob}, set: {producer_byte_rate: 5}}\n")
+    assert "there is no such file" in run("undo", other, status=2)
+    run("apply", file)
+    nothing = run("undo", other, status=2)
+    assert "nothing to undo of other.yaml; run 1, the last that stands, is of quotas.yaml: --run 1 takes" in nothing
+    run("apply", other)
+    assert ", by quotas.yaml, to be taken back" in run("undo", file)
+    assert "user: bob" in run("export")
+    assert "run 2 of" in run("undo")
+    assert run("export") == "version: 1\nquotas: []\n"
+
+
+def test_runs_that_say_of_no_file_are_of_any(run, file, tmp_path):
+    """As earlier versions wrote them."""
+    run("apply", file)
+    (journal,) = tmp_path.glob("*.journal")
+    journal.write_text(journal.read_text().replace(', "file": "quotas.yaml"', ""))
+    assert "2 entities altered" in run("undo", file)
 
 
 def test_the_journal_of_what_comes_through_a_pipe_is_in_this_folder(run, tmp_path):
