@@ -21,12 +21,15 @@ from kclient_telemetry.receiver.plugin import (
     ClientTelemetryPayload,
 )
 from kclient_telemetry.receiver.rows import text_attributes
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
 from kclient_quota.clients import KafkaError, KafkaException, TopicPartition
 from kclient_quota.errors import ClusterError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from opentelemetry.proto.metrics.v1.metrics_pb2 import ResourceMetrics
 
     from kclient_quota.clients.consumer import Consumer
     from kclient_quota.clock import Clock
@@ -78,7 +81,7 @@ class Sink:
 
 @dataclass(slots=True)
 class Received:
-    """Where every record has gone: `records` = `pushes` + `unreadable`."""
+    """What every record was: `unreadable`, or of one push and more."""
 
     records: int = 0
     pushes: int = 0
@@ -91,22 +94,38 @@ def unreadable(error: KafkaError) -> ClusterError:
     return ClusterError(f"the topic cannot be read: {said}", error_code=error.code())
 
 
-def push_of_record(
+def pushes_of_record(
     value: bytes, received_unix_ms: int, headers: Sequence[tuple[str, bytes | None]] = ()
-) -> ReceivedPush:
-    """The push that a record holds, with what its receiver knew about the client.
+) -> list[ReceivedPush]:
+    """The pushes that a record holds, with what their receiver knew about the client: one, or of several clients.
 
     Args:
-        value: an OTLP ExportMetricsServiceRequest, as `TopicWriter` and OpenTelemetry's Kafka exporter write it.
+        value: an OTLP ExportMetricsServiceRequest, as `TopicWriter` and OpenTelemetry's Kafka exporter write it. A
+            collector puts what many clients have pushed into one.
         received_unix_ms: when it came.
         headers: of the record, as `TopicWriter` writes them.
 
     Raises:
         InvalidPayloadError: it is none.
     """
-    request = parse(value)
-    resource = text_attributes(request.resource_metrics[0].resource.attributes) if request.resource_metrics else {}
-    known = {name: resource[name] for name in ENRICHMENT if name in resource}
+    by_client: dict[tuple[tuple[str, str], ...], list[ResourceMetrics]] = {}
+    for resource_metrics in parse(value).resource_metrics:
+        resource = text_attributes(resource_metrics.resource.attributes)
+        known = tuple((name, resource[name]) for name in ENRICHMENT if name in resource)
+        by_client.setdefault(known, []).append(resource_metrics)
+    if len(by_client) <= 1:
+        return [_push(value, dict(next(iter(by_client), ())), received_unix_ms, headers)]
+    return [
+        _push(
+            ExportMetricsServiceRequest(resource_metrics=of).SerializeToString(), dict(who), received_unix_ms, headers
+        )
+        for who, of in by_client.items()
+    ]
+
+
+def _push(
+    value: bytes, known: dict[str, str], received_unix_ms: int, headers: Sequence[tuple[str, bytes | None]]
+) -> ReceivedPush:
     try:
         instance = uuid_from_text(known.get("client_instance_id", "A" * 22))
     except ValueError:
@@ -292,18 +311,22 @@ class TopicReceiver:
             return True
         self.received.records += 1
         try:
-            push = push_of_record(message.value() or b"", unix_ms, message.headers() or ())
+            pushes = pushes_of_record(message.value() or b"", unix_ms, message.headers() or ())
         except TelemetryError as reason:
             self.received.unreadable += 1
             self._say_unreadable(where, reason)
         else:
-            for sink in self._sinks:
-                sink.accept(push)
-            self._handed += 1
-            self.received.pushes += 1
+            self._hand_on(pushes)
             self._under_way[where] = self._handed, unix_ms
             self._under_way.move_to_end(where)  # of a topic that was made anew it may be there
         return True
+
+    def _hand_on(self, pushes: Sequence[ReceivedPush]) -> None:
+        for push in pushes:
+            for sink in self._sinks:
+                sink.accept(push)
+        self._handed += len(pushes)
+        self.received.pushes += len(pushes)
 
     def _say_unreadable(self, where: tuple[str, int, int], reason: TelemetryError) -> None:
         """A line a minute: with a wrong topic it would be one for each of its records."""

@@ -24,7 +24,7 @@ from kclient_quota.clients.telemetry_topic import TopicWriter
 from kclient_quota.clock import unix_ms
 from kclient_quota.errors import ClusterError, ConfigError
 from kclient_quota.operate.top import Sample, Top, details, summary, table
-from kclient_quota.operate.topic_receiver import push_of_record
+from kclient_quota.operate.topic_receiver import pushes_of_record
 from kclient_quota.quota.entity import DEFAULT, ClientQuotaEntity
 from tests.closed_port import closed_port
 from tests.raw_answers import answering
@@ -129,7 +129,7 @@ def test_what_is_no_number_and_what_comes_from_the_future_is_not_believed():
     point = Point(PointKey(P + "outgoing.byte.rate"), MetricKind.GAUGE, 1.5)
     value = encode([PushPoint(point, 1.5, 1, 2, delta=False)], (), 0).payload
     before = unix_ms()
-    (sample,) = _samples(push_of_record(value, before + 10**12))
+    (sample,) = _samples(*pushes_of_record(value, before + 10**12))
     assert before <= sample.at_ms <= unix_ms()
 
 

@@ -19,7 +19,7 @@ from kclient_telemetry.receiver.queued import QueuedSink
 
 from kclient_quota.cli import receive, telemetry_sources
 from kclient_quota.errors import ClusterError
-from kclient_quota.operate.topic_receiver import FULL_BYTES, Sink, TopicReceiver, push_of_record
+from kclient_quota.operate.topic_receiver import FULL_BYTES, Sink, TopicReceiver, pushes_of_record
 from kclient_quota.testing.clock import ManualClock
 from tests.unit.telemetry.test_telemetry_prometheus import push
 from tests.unit.telemetry.test_telemetry_prometheus_sink import LARGE, busy
@@ -745,12 +745,12 @@ def test_a_look_to_the_end_says_when_it_was_not_reached(
     ],
 )
 def test_how_often_a_client_pushes_is_what_its_record_says_or_kafkas_default(headers: Any, interval_ms: int) -> None:
-    assert push_of_record(b"", 0, headers).context.push_interval_ms == interval_ms
+    assert pushes_of_record(b"", 0, headers)[0].context.push_interval_ms == interval_ms
 
 
 def test_a_clients_last_push_is_known_by_its_header() -> None:
-    assert not push_of_record(b"", 0).payload.is_terminating
-    assert push_of_record(b"", 0, [("terminating", b"true")]).payload.is_terminating
+    assert not pushes_of_record(b"", 0)[0].payload.is_terminating
+    assert pushes_of_record(b"", 0, [("terminating", b"true")])[0].payload.is_terminating
 
 
 def test_counters_of_clients_that_push_every_five_minutes_add_up() -> None:
@@ -759,6 +759,40 @@ def test_counters_of_clients_that_push_every_five_minutes_add_up() -> None:
     delta = PushPoint(Point(PointKey("m.total"), MetricKind.SUM, 100), 100, 1, 2, delta=True)
     data = encode([delta], (("client_instance_id", "A" * 22),), 0).payload
     for minute in (0, 5, 10):
-        store.accept(push_of_record(data, minute * 60_000))
+        store.accept(*pushes_of_record(data, minute * 60_000))
     (family,) = [family for family in store.families(14 * 60_000) if family.name == "m"]
     assert [value for _, _, value in family.samples] == [300]
+
+
+def test_a_record_of_a_collector_is_of_all_the_clients_that_it_has_put_together() -> None:
+    """Their counters were one, that of the first."""
+    store = PrometheusStore()
+    delta = PushPoint(Point(PointKey("m.total"), MetricKind.SUM, 100), 100, 1, 2, delta=True)
+    who = [(("client_instance_id", letter * 21 + "A"), ("client_id", f"shop-{letter}")) for letter in "AB"]
+    of_each = [encode([delta], each, 0).payload for each in (*who, who[0])]
+    pushes = pushes_of_record(b"".join(of_each), 0)
+    for each in pushes:
+        store.accept(each)
+    (family,) = [family for family in store.families(0) if family.name == "m"]
+    assert [(labels["client_id"], value) for _, labels, value in family.samples] == [("shop-A", 200), ("shop-B", 100)]
+    assert [len(each.enriched) for each in pushes] == [len(of_each[0]) * 2, len(of_each[1])]
+
+
+def test_a_record_is_done_with_when_all_its_pushes_are() -> None:
+    point = PushPoint(Point(PointKey("m"), MetricKind.GAUGE, 1), 1, 1, 2, delta=False)
+    value = b"".join(encode([point], (("client_id", each),), 0).payload for each in "abc")
+    clock = ManualClock(0)
+    consumer: Any = Script(clock, joins_ms=0, first_ms=0, records=0, tells_end=True)
+    committed: list[int] = []
+    consumer.commit = lambda offsets, **_: committed.extend(each.offset for each in offsets)
+    taken: list[Any] = []
+    left = [1]
+    receiver = TopicReceiver(consumer, [Sink(taken.append, lambda: (left[0], 0))], clock, consumer.is_joined)
+    record = message(0)
+    record.value = lambda: value
+    receiver._take(record)
+    receiver.finish()
+    assert (len(taken), receiver.received.records, receiver.received.pushes, committed) == (3, 1, 3, [])
+    left[0] = 0
+    receiver.finish()
+    assert committed == [1]
