@@ -79,7 +79,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--sasl-port", type=int, default=0, help="of the first broker's SASL_PLAINTEXT listener")
     parser.add_argument("--tls-pem", type=Path, metavar="FILE", help="certificate chain and key; adds a TLS listener")
-    parser.add_argument("--tls-port", type=int, default=0, help="of the first broker's TLS listener")
+    parser.add_argument(
+        "--tls-port", type=int, default=0, help="of the first broker's TLS listener; with --user SASL_SSL's"
+    )
     parser.add_argument("--data", type=Path, metavar="DIR", help="keep everything there across restarts")
     parser.add_argument(
         "--fsync",

@@ -68,7 +68,7 @@ class EmbeddedBroker(ControlPanel):
         tls_client_ca: a PEM file: the SSL listener demands certificates that these authorities have signed, and the
             subject is the user's name (`CN=alice,O=Example`).
         oauth: which bearer tokens are taken; adds OAUTHBEARER to the SASL listeners.
-        tls_ports: as `ports`, of the SSL listeners.
+        tls_ports: as `ports`, of the SSL listeners, or of SASL_SSL where `listeners` names no SSL.
         sasl_ports: as `ports`, of the SASL_PLAINTEXT listeners.
         quota_callback: decides limits in place of Kafka's eight levels (KIP-257).
         throttle_rule: Kafka's, or the draft of KIP-124.

@@ -1,6 +1,7 @@
 """Ways into a broker: only those that were asked for, at the address that clients can reach."""
 
 import socket
+from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaException
@@ -9,6 +10,8 @@ from confluent_kafka.admin import AdminClient
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.broker.command import _listeners, add_arguments
 from kclient_quota.errors import ConfigError
+from tests.certificates import authority_and_certificate
+from tests.closed_port import closed_port
 
 
 def brokers_of(servers, **config):
@@ -38,6 +41,19 @@ def test_users_on_the_command_line_switch_plaintext_off():
     assert chosen("--user", "a:b") == ["SASL_PLAINTEXT"]
     assert chosen("--user", "a:b", "--tls-pem", "x.pem") == ["SASL_SSL", "SASL_PLAINTEXT"]
     assert chosen("--user", "a:b", "--listener", "PLAINTEXT") == ["PLAINTEXT"]
+
+
+def test_tls_with_users_alone_is_at_the_port_that_is_given_for_tls(tmp_path):
+    """It was at any free one: nobody knew which to publish."""
+    files = authority_and_certificate(tmp_path)
+    pem = tmp_path / "broker.pem"
+    pem.write_text(Path(files.key_file).read_text() + Path(files.certificate_file).read_text())
+    with closed_port() as port:
+        pass  # free again
+    with EmbeddedBroker(users={"a": "b"}, tls_pem=pem, tls_ports=port, listeners=("SASL_SSL",)) as broker:
+        assert broker.bootstrap_servers == f"127.0.0.1:{port}"
+    with EmbeddedBroker(users={"a": "b"}, tls_pem=pem, tls_ports=port) as broker:
+        assert broker.tls_bootstrap_servers == f"127.0.0.1:{port}"
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def listener_specs(
     """PLAINTEXT unless others are named; SASL with users, TLS with a certificate, both together with both.
 
     Args:
-        ports: by listener name and broker id.
+        ports: by listener name and broker id; SASL_SSL has those of SSL where that is not served.
         has_users: whether there is anybody to authenticate.
         tls_pem: certificate chain and key.
         wanted_names: serve these only; None for all that can be served.
@@ -58,6 +58,8 @@ def listener_specs(
         wanted.append((SASL_PLAINTEXT, None, True))
     if has_users and tls is not None:
         wanted.append((SASL_SSL, tls, True))
+    if wanted_names is not None and SSL not in wanted_names:
+        ports = {**ports, SASL_SSL: ports.get(SSL, {})}
     found = [ListenerSpec(name, context, needs, ports.get(name, {})) for name, context, needs in wanted]
     if wanted_names is None:
         return found
