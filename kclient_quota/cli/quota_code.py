@@ -234,7 +234,7 @@ def journal_of(place: Path, cluster: str) -> tuple[Path, str | None]:
     if place.is_dir():
         return _journal_in(place, cluster), None
     beside = _journal_in(place.parent, cluster)
-    is_named_so = place.suffix.lower() in {".yaml", ".yml"}
+    is_named_so = place == Path("-") or place.suffix.lower() in {".yaml", ".yml"}
     if is_named_so or (place.is_file() and beside.is_file() and not is_begun(place)):
         return beside, place.name
     return place, None

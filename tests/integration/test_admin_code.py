@@ -296,7 +296,7 @@ def test_the_journal_of_what_comes_through_a_pipe_is_in_this_folder(run, tmp_pat
     assert "2 entities altered" in run("apply", f"/dev/fd/{reading}")
     os.close(reading)
     assert len(list(tmp_path.glob("*.journal"))) == 1
-    assert "2 entities altered" in run("undo")
+    assert ", by -, to be taken back" in run("undo", "-")
 
 
 @pytest.mark.parametrize("command", ["plan", "apply"])
