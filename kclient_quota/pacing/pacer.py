@@ -32,11 +32,15 @@ SLACK: Final = 1 / 16
 """So much of a lump may exceed what the window has room for: the broker's samples begin a little beside ours, and who
 waits for each of them to the byte leaves more of the quota than the throttle of some milliseconds that may follow."""
 MOST_REQUEST_BYTES: Final = 1_000_000
+LATE_SAMPLES: Final = 2
+"""When for so many samples of the window nothing has arrived, as over a silent connection, what was sent meanwhile is
+forgotten later by the broker, too: it moves to where that counts it. What always takes so long leaves as it came."""
 CLOCK_JUMP_MS: Final = 1_000
 SLOW_START_BYTES: Final = 16_384
 MOST_SLOW_START_BYTES: Final = 32_000_000.0
 """More on its way fills no connection, and all of it would come upon the others when a first throttle ends."""
 NEVER_REVIEWED: Final = -(2**62)
+NOT_YET: Final = 2**62
 OUTSTANDING_MS: Final = IN_FLIGHT * REQUEST_MS
 """So much of the pace may be on its way; so much of it unused counts as idle."""
 LEAST_RATE: Final = 1.0
@@ -75,6 +79,8 @@ class Pacer:
         self._idle_since_ms: float | None = None  # since when the bank has been full
         self._begun_at_ms: int | None = None  # when the window began, until it is known when the broker's did
         self._first_until_ms: int | None = None  # when the first of it was answered
+        self._arrived_at_ms = NOT_YET
+        self._late_before_ms = NEVER_REVIEWED  # what was sent before has been kept from arriving by a silence
         self._review_at_ms = NEVER_REVIEWED
         self._throttled_until_ms = 0
         self._wait_until_ms = 0
@@ -185,8 +191,15 @@ class Pacer:
 
     def on_late_arrival(self, nbytes: int, sent_at_ms: int, now_ms: int) -> None:
         """`nbytes` that were sent at `sent_at_ms` have arrived now; from now on the broker counts them, too."""
+        silent_ms, self._arrived_at_ms = now_ms - self._arrived_at_ms, now_ms
+        is_first = min(silent_ms, now_ms - sent_at_ms) >= LATE_SAMPLES * self._mirror.window_ms
         if now_ms - sent_at_ms >= self._most_window_ms:
             self.on_late_count(nbytes, now_ms)
+        elif is_first or sent_at_ms < self._late_before_ms:
+            self._mirror.take_back(nbytes, sent_at_ms)
+            self._mirror.record(nbytes, now_ms)
+        if is_first:  # the broker's sample begins with it
+            self._late_before_ms = self._mirror.reopen(now_ms)
 
     def on_less(self, nbytes: float, now_ms: int) -> None:
         """`nbytes` of what was told of lately have not been sent: the window has room for them."""
@@ -365,6 +378,8 @@ class Pacer:
         self._mirror.rebase(shift_ms)
         self._share.rebase(shift_ms)
         self._begun_at_ms = None
+        self._arrived_at_ms += shift_ms
+        self._late_before_ms += shift_ms
         self._at_ms += shift_ms
         self._throttled_until_ms += shift_ms
         self._wait_until_ms += shift_ms

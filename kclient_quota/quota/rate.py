@@ -91,12 +91,19 @@ class SampledRate(_SampledStat):
         self._values[index] += value
         self._lasts[index] = now_ms
 
-    def take_back(self, value: float) -> None:
-        """So much of what was recorded last had not been: it leaves the samples it is in, the newest first."""
+    def take_back(self, value: float, until_ms: float = inf) -> None:
+        """So much of what was recorded last, until then, had not been: it leaves its samples, the newest first."""
         for index in sorted(range(len(self._starts)), key=self._starts.__getitem__, reverse=True):
-            taken = min(max(value, 0.0), self._values[index])
-            self._values[index] -= taken
-            value -= taken
+            if self._starts[index] <= until_ms:
+                taken = min(max(value, 0.0), self._values[index])
+                self._values[index] -= taken
+                value -= taken
+
+    def reopen(self, at_ms: int) -> int:
+        """The newest sample begins only now, with all that it holds; returns when it had begun before."""
+        before_ms = self._starts[self._current]
+        self._starts[self._current] = self._lasts[self._current] = at_ms
+        return before_ms
 
     def begin_at(self, at_ms: int) -> None:
         """What the window holds at `at_ms` came no earlier, and it begins with that."""

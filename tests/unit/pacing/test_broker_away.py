@@ -1,8 +1,11 @@
 """A broker from which nothing arrives, unthrottled, is away: librdkafka gets what the quota allows, as with plain."""
 
+from collections import deque
+
 import pytest
 
 from kclient_quota.pacing.pacer import Pacer
+from kclient_quota.quota.rate import SampledRate
 from tests.unit.pacing.told_pacer import come_and_gone, pace_of
 
 T0 = 1_000_000
@@ -91,3 +94,41 @@ def test_what_is_given_up_never_arrives(arrived):
     late = [call for call in pacer.heard if call[0] == "on_late_arrival"]
     told = [(pace.wire_of(1_000), T0), (pace.wire_of(500), T0 + 10)]
     assert late == [("on_late_arrival", wire, at_ms, T0 + 300_000) for wire, at_ms in told if arrived]
+
+
+@pytest.mark.parametrize("away_ms", [4_000, 8_000, 11_500])
+def test_what_arrives_late_stays_in_the_window_for_as_long_as_it_does_there(away_ms):
+    """A silent connection is given up after seconds, and all that went meanwhile arrives at once over another one."""
+    pacer, broker, waits, sent = Pacer(LIMIT), SampledRate(), [], 0
+    back_ms, step_ms, each = T0 + 10_000 + away_ms, 50, 1_000
+    most = 0.0
+    for now_ms in range(T0, back_ms + 30_000, step_ms):
+        if now_ms == back_ms:
+            for at_ms in waits:
+                broker.record(each, now_ms)
+                pacer.on_late_arrival(each, at_ms, now_ms)
+        offered = 0.7 * LIMIT * (now_ms - T0) / 1000
+        while sent + each <= offered and pacer.admit_at_ms(each, now_ms) <= now_ms:
+            pacer.on_sent(each, now_ms)
+            sent += each
+            if T0 + 10_000 <= now_ms < back_ms:
+                waits.append(now_ms)
+            else:
+                broker.record(each, now_ms)
+                pacer.on_late_arrival(each, now_ms, now_ms)
+                most = max(most, broker.measure(now_ms))
+    assert most <= 1.05 * LIMIT  # what that is throttled for looks like no strangers
+    assert sent >= 0.98 * offered
+
+
+@pytest.mark.parametrize("way_ms", [1_500, 2_500, 6_000])
+def test_what_always_takes_long_costs_nothing_of_the_quota(way_ms):
+    pacer, flying, used, each = Pacer(LIMIT), deque(), 0, 1_500
+    for now_ms in range(T0, T0 + 60_000, 20):
+        while flying and flying[0] + way_ms <= now_ms:
+            pacer.on_late_arrival(each, flying.popleft(), now_ms)
+            used += each if now_ms >= T0 + 20_000 else 0
+        while pacer.admit_at_ms(each, now_ms) <= now_ms:
+            pacer.on_sent(each, now_ms)
+            flying.append(now_ms)
+    assert used >= 0.97 * LIMIT * 40
