@@ -10,6 +10,7 @@ signals after calls.
 """
 
 import logging
+from math import ceil
 from threading import get_ident
 from typing import Final
 
@@ -197,16 +198,17 @@ class Receiving(Pausing):
         while True:
             self._kq_let_others()
             self._kq_hear()
-            left_s = max(0.0, deadline - monotonic())
+            # Whole milliseconds, as librdkafka waits for: whoever asks it for less asks again and again.
+            left_ms = ceil(max(0.0, min(deadline - monotonic(), SLICE_S)) * 1000)
             there = self._kq_held.there
-            if there >= count or not (left_s or is_first):
+            if there >= count or not (left_ms or is_first):
                 return there
             is_first = False
             wait_ms = self._kq_ask()
             if wait_ms:
-                self._kq_wait(min(wait_ms, round(min(left_s, SLICE_S) * 1000)))
+                self._kq_wait(min(wait_ms, left_ms))
             else:
-                self._kq_take(count - there, min(left_s, SLICE_S), ahead)
+                self._kq_take(count - there, left_ms / 1000, ahead)
 
     def _kq_ask(self) -> int:
         """0 when something may be taken now, else how many milliseconds to wait for the quota."""

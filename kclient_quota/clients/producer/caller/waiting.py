@@ -188,7 +188,7 @@ class WaitingProducer(CProducer):
                 served = serve()
             if is_direct and left_ms > 0:  # otherwise the sender does
                 self.hasten_librdkafka(deadline_ms - self._kq_clock.now_ms())
-            if served or left_ms <= 0:
+            if served or left_ms < 1:  # librdkafka waits for whole milliseconds
                 return served
 
     def _kq_poll_direct(self, timeout_s: float, waited_ms: int, *, all_of_them: bool) -> int:
