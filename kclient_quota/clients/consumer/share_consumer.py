@@ -345,7 +345,7 @@ def _pace_of(conf: Mapping[str, Any], ours: QuotaConfig, limit: Limit) -> Shared
 
 def _sizes(conf: Mapping[str, Any], limit: Limit, *, learn: bool) -> dict[str, Any]:
     """With fetches that bring one batch each, unless the user has set their size."""
-    if (limit.byte_rate is None and not learn) or any(key in conf for key in _SIZE_KEYS):
+    if (limit.byte_rate is None and not learn) or "fetch.max.bytes" in conf:
         return dict(conf)
     sizes = sizes_that_stay(limit.byte_rate).conf
     return {**conf, **{key: sizes[key] for key in _SIZE_KEYS}}

@@ -77,7 +77,9 @@ MOST_FETCH_BYTES: Final = 52_428_800
 
 _FETCH_KEYS: Final = ("fetch.message.max.bytes", "max.partition.fetch.bytes")
 _QUEUE_KEY: Final = "queued.max.messages.kbytes"
-_SIZE_KEYS: Final = (*_FETCH_KEYS, "fetch.max.bytes", "message.max.bytes", _QUEUE_KEY)
+_LEAST_KEY: Final = "message.max.bytes"
+"""For a consumer nothing but the least that `fetch.max.bytes` may be; stands where producers have the same settings."""
+_SIZE_KEYS: Final = (*_FETCH_KEYS, "fetch.max.bytes", _QUEUE_KEY)
 _BACKOFF_KEY: Final = "fetch.queue.backoff.ms"
 
 
@@ -103,8 +105,7 @@ class FetchSizes:
         most = max(self.fetch_bytes, LEAST_MOST_BYTES)
         return {
             "fetch.message.max.bytes": self.fetch_bytes,
-            # For a consumer message.max.bytes is nothing but the least that fetch.max.bytes may be.
-            "message.max.bytes": most,
+            _LEAST_KEY: most,
             "fetch.max.bytes": most,
             "queued.max.messages.kbytes": self.queue_bytes // 1_024,
             # How soon librdkafka notices that the queue has room again; nobody knows how little time that may take.
@@ -235,9 +236,11 @@ def with_sizes(
     sizes = sizes_that_stay if by_hand else sizes_for
     chosen = (sizes(byte_rate) if learn or byte_rate is not None else OPEN).conf
     if conf.keys() & {*_SIZE_KEYS[:-1]}:
-        for key in _SIZE_KEYS[:-1]:
+        for key in (*_SIZE_KEYS[:-1], _LEAST_KEY):
             chosen.pop(key, None)
     merged = {**chosen, **conf}
+    if _LEAST_KEY in chosen:
+        merged[_LEAST_KEY] = chosen[_LEAST_KEY]
     backoff_ms = chosen.get(_BACKOFF_KEY)
     if backoff_ms is not None and _QUEUE_KEY not in conf and whole_number(conf, (_BACKOFF_KEY,), 0) > SPARE_MS:
         # What suits a queue of megabytes has one of ours empty for most of the time.

@@ -24,6 +24,7 @@ def test_fetches_are_small_under_a_limit_unless_their_size_was_set() -> None:
     small = share_consumer._sizes({"group.id": "g"}, LIMIT, learn=False)
     assert small["fetch.max.bytes"] == small["message.max.bytes"] < 16_000
     assert share_consumer._sizes({"fetch.max.bytes": 7_000}, LIMIT, learn=False) == {"fetch.max.bytes": 7_000}
+    assert share_consumer._sizes({"message.max.bytes": 7_000_000, "group.id": "g"}, LIMIT, learn=False) == small
     assert share_consumer._sizes({}, NONE, learn=False) == {}
     assert share_consumer._sizes({}, NONE, learn=True)["fetch.max.bytes"] < 16_000
 

@@ -154,9 +154,7 @@ def test_sizes_do_as_well_as_others_that_are_not_much_larger_or_smaller() -> Non
     assert FetchSizes(1, 1, by_hand=True).like(OPEN)
 
 
-@pytest.mark.parametrize(
-    "key", ["fetch.message.max.bytes", "max.partition.fetch.bytes", "fetch.max.bytes", "message.max.bytes"]
-)
+@pytest.mark.parametrize("key", ["fetch.message.max.bytes", "max.partition.fetch.bytes", "fetch.max.bytes"])
 def test_fetch_sizes_of_the_users_own_are_left_alone(key: str) -> None:
     conf, sizes = with_sizes({key: 2_000_000}, 100_000)
     assert {name: value for name, value in conf.items() if "bytes" in name and "kbytes" not in name} == {key: 2_000_000}

@@ -255,7 +255,7 @@ def test_who_learns_fetches_four_times_as_much_at_each_step_of_what_twenty_milli
 
 # Beside what the user has set
 
-FETCHES = ("fetch.message.max.bytes", "max.partition.fetch.bytes", "fetch.max.bytes", "message.max.bytes")
+FETCHES = ("fetch.message.max.bytes", "max.partition.fetch.bytes", "fetch.max.bytes")
 
 
 @pytest.mark.parametrize(
@@ -268,8 +268,9 @@ FETCHES = ("fetch.message.max.bytes", "max.partition.fetch.bytes", "fetch.max.by
         ({"fetch.message.max.bytes": 7_000}, None, False, FetchSizes(7_000, 67_108_864, by_hand=True)),
         ({"max.partition.fetch.bytes": "7000"}, None, False, FetchSizes(7_000, 67_108_864, by_hand=True)),
         ({"fetch.max.bytes": 7_000}, 1_000_000, False, FetchSizes(1_048_576, 13_312, by_hand=True)),
-        ({"message.max.bytes": 7_000}, 1_000_000, False, FetchSizes(1_048_576, 13_312, by_hand=True)),
-        ({"message.max.bytes": 7_000}, None, True, FetchSizes(1_048_576, 18_432, by_hand=True)),
+        ({"message.max.bytes": 7_000_000}, 1_000_000, False, FetchSizes(1, 13_312)),
+        ({"message.max.bytes": 7_000_000}, None, True, LEARNING),
+        ({"message.max.bytes": 7_000_000}, None, False, LIBRDKAFKAS),
         ({"queued.max.messages.kbytes": 3}, None, False, FetchSizes(1_048_576, 3_072, by_hand=True)),
         ({"queued.max.messages.kbytes": 3}, 1_000_000, False, FetchSizes(8_192, 3_072, by_hand=True)),
         ({"queued.max.messages.kbytes": 3}, None, True, FetchSizes(4_096, 3_072, by_hand=True)),
@@ -290,6 +291,16 @@ def test_the_sizes_that_hold_beside_the_users(
 def test_who_sets_a_fetch_keeps_all_of_them_and_gets_a_queue(key: str) -> None:
     merged, _ = with_sizes({key: 7_000, "a": 1}, 1_000_000)
     assert merged == {key: 7_000, "a": 1, "queued.max.messages.kbytes": 13, "fetch.queue.backoff.ms": 2}
+
+
+def test_how_large_messages_may_be_is_no_size_of_a_fetch() -> None:
+    large = {"message.max.bytes": 10_485_760}
+    assert with_sizes(large, 1_000_000) == with_sizes({}, 1_000_000)
+    assert with_sizes({**large, "queued.max.messages.kbytes": 3}, 1_000_000) == with_sizes(
+        {"queued.max.messages.kbytes": 3}, 1_000_000
+    )
+    assert with_sizes(large, None)[0] == large
+    assert with_sizes({**large, "fetch.max.bytes": 20_000_000}, 1_000_000)[0].items() >= large.items()
 
 
 def test_who_sets_the_queue_gets_fetches() -> None:
