@@ -15,8 +15,8 @@ from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, TopicPartition, cimpl
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.clients.consumer import Consumer
 from kclient_quota.clients.consumer.consumer import _on_gone
+from kclient_quota.clients.consumer.receiving import receiving
 from kclient_quota.clients.consumer.receiving.held import ReceivedOffsets
-from kclient_quota.clients.consumer.receiving.receiving import receiving
 from kclient_quota.clients.heartbeat import Beat
 from kclient_quota.pacing.fetching.fetch_sizes import FetchSizes
 

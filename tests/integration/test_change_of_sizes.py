@@ -12,7 +12,7 @@ from confluent_kafka import TopicPartition
 
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.clients.consumer import Consumer
-from kclient_quota.clients.consumer.receiving.receiving import fetching, receiving, recovering
+from kclient_quota.clients.consumer.receiving import fetching, receiving, recovering
 from kclient_quota.pacing.fetching.fetch_sizes import FetchSizes
 
 PARTITIONS, EACH, BEFORE = 3, 300, 350

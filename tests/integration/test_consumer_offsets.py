@@ -291,7 +291,7 @@ def test_two_consumers_of_a_group_get_every_message_once_when_the_second_joins(
 def test_a_process_that_is_killed_with_a_full_buffer_loses_nothing(broker: EmbeddedBroker, topic: str) -> None:
     script = f"""
 import time
-from kclient_quota.clients.consumer.receiving.receiving import held
+from kclient_quota.clients.consumer.receiving import held
 from kclient_quota.clients.consumer import Consumer
 held.MOST_MESSAGES = 3
 consumer = Consumer({{"bootstrap.servers": "{broker.bootstrap_servers}", "group.id": "group-of-{topic}",
