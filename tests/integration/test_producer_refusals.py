@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from kclient_quota import Producer
 from kclient_quota.broker import EmbeddedBroker
-from kclient_quota.clients.producer.sender.sender import answers
+from kclient_quota.clients.producer.sender import answers
 
 MOST_BYTES = 2_000
 OVERHEAD = 36
