@@ -278,3 +278,37 @@ def test_a_broker_that_is_asked_and_never_sent_messages_is_none_of_a_producers()
     hand(outbox, core, clock.now_ms())
     assert 4 not in core.state(-1, clock.now_ms())
     assert core.brokers.routes.old(clock.now_ms()) == []
+
+
+def of_each(*sent: int) -> str:
+    """Statistics of as many brokers, to each of which so many bytes have gone."""
+    brokers = {
+        f"host:{number}/{number}": {
+            "nodeid": number,
+            "nodename": f"host:{number}",
+            "name": f"host:{number}/{number}",
+            "tx": 10,
+            "txbytes": nbytes,
+            "req": {"Produce": 10},
+        }
+        for number, nbytes in enumerate(sent, 1)
+    }
+    return json.dumps({"brokers": brokers})
+
+
+@pytest.mark.parametrize("limit", [LIMITED, UNKNOWN])
+def test_what_each_broker_was_sent_before_its_quota_came_is_no_strangers(limit: Limit) -> None:
+    """All of it stood with whoever was the only one as long as nobody had asked who leads what."""
+    hearing, clock, outbox = made(NONE)
+    hearing.on_statistics(of_each(0, 0, 0))
+    for seconds in range(1, 11):
+        clock.sleep_ms(1_000)
+        hearing.on_statistics(of_each(*(100_000 * seconds,) * 3))
+    hearing.on_limit(limit)
+    core = core_of(NONE)
+    hand(outbox, core, clock.now_ms())
+    core.brokers.learn_routes({"orders": {0: 1, 1: 2, 2: 3}}, 3, clock.now_ms())
+    hearing.on_throttle(throttle(9_000, broker=2))
+    hand(outbox, core, clock.now_ms())
+    rate = core.brokers.get(2).queue.pace._pacer._share.rate  # what is paid back first apart
+    assert 0.9 * 50_000 < rate < 1.1 * 50_000

@@ -227,6 +227,7 @@ def _sent_straight(deltas: Sequence[BrokerDelta], at_ms: int, core: ProducerCore
 
 
 def _meet(deltas: Sequence[BrokerDelta], core: ProducerCore) -> None:
+    core.brokers.count(len({delta.node_id for delta in deltas}))
     for delta in deltas:
         if delta.has_produced and delta.requests:
             core.brokers.meet(delta.node_id)
