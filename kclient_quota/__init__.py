@@ -134,7 +134,7 @@ __all__ = [
 ]
 
 
-def _version() -> str:
+def _found_version() -> str:
     try:
         from kclient_quota._version import version as __version__  # noqa: PLC0415 - when asked for, as all is
     except ImportError:  # used from the sources, which no build has written it into
@@ -144,7 +144,7 @@ def _version() -> str:
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        globals()[name] = version = _version()
+        globals()[name] = version = _found_version()
         return version
     home = _HOMES.get(name)
     if home is None:

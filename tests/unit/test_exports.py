@@ -1,6 +1,7 @@
 import ast
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,19 @@ def test_all_names_at_once_need_no_extra(package: str, program: str) -> None:
     missing = "import sys; sys.modules['opentelemetry.sdk.metrics'] = None; "
     run = [sys.executable, "-c", missing + program.format(package)]
     assert subprocess.run(run, check=False, capture_output=True, text=True).stderr == ""
+
+
+@pytest.mark.parametrize("build", [types.ModuleType("kclient_quota._version"), None])
+def test_the_version_is_there_whoever_has_loaded_what_the_build_wrote(
+    build: types.ModuleType | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if build is not None:
+        build.version = "1.2.3"  # type: ignore[attr-defined]
+        monkeypatch.setattr(kclient_quota, "_version", build, raising=False)  # as importing a submodule does
+    monkeypatch.setitem(sys.modules, "kclient_quota._version", build)
+    monkeypatch.delitem(vars(kclient_quota), "__version__", raising=False)
+    assert kclient_quota.__version__ == ("0.2.0" if build is None else "1.2.3")
+    vars(kclient_quota).pop("__version__")
 
 
 def test_what_is_not_there_says_so() -> None:
