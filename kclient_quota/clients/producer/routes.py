@@ -267,7 +267,7 @@ class Brokers:
 
     def learn_routes(self, found: Mapping[str, Mapping[int, int]], brokers: int, now_ms: int) -> None:
         """The cluster has so many brokers, and these lead topics' partitions; looks through what waits, once."""
-        self.count(brokers)
+        self.is_split = self.is_split or brokers > 1
         for topic, leaders in found.items():
             if leaders:
                 self.routes.learn(topic, leaders, now_ms)
@@ -275,9 +275,11 @@ class Brokers:
                 self.routes.forget(topic)
         self._move(now_ms)
 
-    def count(self, brokers: int) -> None:
+    def count(self, brokers: int, now_ms: int) -> None:
         """The cluster has so many brokers: what each was sent is told apart, also before who leads what is known."""
-        self.is_split = self.is_split or brokers > 1
+        if brokers > 1 and not self.is_split:
+            self.is_split = True
+            self._move(now_ms)
 
     def meet(self, number: int) -> None:
         """A broker is sent messages: one that nothing was meant for leads something by now.

@@ -14,7 +14,7 @@ from kclient_quota.clients.producer.sender.hearing import Hearing
 from kclient_quota.config import Backoff, LimitSource
 from kclient_quota.metrics import MetricName
 from kclient_quota.testing.clock import ManualClock
-from tests.unit.clients.producer_world import LIMITED, NONE, core_of, hand
+from tests.unit.clients.producer_world import LIMITED, NONE, core_of, hand, message
 
 
 def made(limit: Limit, backoff: Backoff = Backoff.BLOCK) -> tuple[Hearing, ManualClock, Outbox]:
@@ -312,3 +312,24 @@ def test_what_each_broker_was_sent_before_its_quota_came_is_no_strangers(limit: 
     hand(outbox, core, clock.now_ms())
     rate = core.brokers.get(2).queue.pace._pacer._share.rate  # what is paid back first apart
     assert 0.9 * 50_000 < rate < 1.1 * 50_000
+
+
+def test_what_waits_for_the_only_broker_is_not_overtaken_when_there_is_another_one() -> None:
+    """Who leads what is known by then, and may not be asked for again before a throttle ends."""
+    hearing, clock, outbox = made(LIMITED)
+    outbox.is_running = True
+    core = core_of(LIMITED)
+    core.brokers.learn_routes({"orders": {0: 1}}, 1, clock.now_ms())
+    produced = [message(2_000, clock.now_ms(), key=str(number)) for number in range(8)]
+    sent = []
+    for number, one in enumerate(produced):
+        if number == 4:
+            hearing.on_statistics(of_each(100, 0))
+            hand(outbox, core, clock.now_ms())
+        core.offer(one, clock.now_ms())
+        sent += [each.payload for grant in core.sent(clock.now_ms()) for each in grant.messages]
+    while len(sent) < len(produced):
+        clock.sleep_ms(10)
+        list(core.admit(clock.now_ms(), lambda _: True, lambda _: None))
+        sent += [each.payload for grant in core.sent(clock.now_ms()) for each in grant.messages]
+    assert [payload.key for payload in sent] == [one.payload.key for one in produced]

@@ -217,17 +217,17 @@ class Hearing:
 
 
 def _sent(deltas: Sequence[BrokerDelta], raw_bytes: int, core: ProducerCore, now_ms: int) -> None:
-    _meet(deltas, core)
+    _meet(deltas, core, now_ms)
     core.on_wire(_counted(deltas), now_ms, raw_bytes)
 
 
-def _sent_straight(deltas: Sequence[BrokerDelta], at_ms: int, core: ProducerCore, _now_ms: int) -> None:
-    _meet(deltas, core)
+def _sent_straight(deltas: Sequence[BrokerDelta], at_ms: int, core: ProducerCore, now_ms: int) -> None:
+    _meet(deltas, core, now_ms)
     core.on_wire(_counted(deltas), at_ms, is_own=False)
 
 
-def _meet(deltas: Sequence[BrokerDelta], core: ProducerCore) -> None:
-    core.brokers.count(len({delta.node_id for delta in deltas}))
+def _meet(deltas: Sequence[BrokerDelta], core: ProducerCore, now_ms: int) -> None:
+    core.brokers.count(len({delta.node_id for delta in deltas}), now_ms)
     for delta in deltas:
         if delta.has_produced and delta.requests:
             core.brokers.meet(delta.node_id)
