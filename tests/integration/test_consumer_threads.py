@@ -121,7 +121,7 @@ def test_what_one_thread_does_beside_one_that_polls_loses_and_doubles_nothing(
     consumer = consumer_of(cluster, "t", group, **{"enable.auto.commit": False})
     found: defaultdict[Any, list[Any]] = defaultdict(list)
     raised: list[BaseException] = []
-    until = time.monotonic() + 40
+    until = time.monotonic() + 100  # who commits without a pause may have most of a busy machine
 
     def count() -> int:
         return sum(map(len, found.values()))
