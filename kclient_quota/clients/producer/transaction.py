@@ -70,7 +70,7 @@ class Transaction:
 
     Args:
         timeout_ms: `transaction.timeout.ms`.
-        message_ms: `message.timeout.ms`, 0 for none; None where nobody has set it.
+        message_ms: `message.timeout.ms`, 0 for none.
         possible: whether the producer has transactions at all.
         aborts: whether the application has asked for one that is about to end to be aborted.
 
@@ -87,7 +87,7 @@ class Transaction:
     def __init__(
         self,
         timeout_ms: int = TIMEOUT_MS,
-        message_ms: int | None = None,
+        message_ms: int = TIMEOUT_MS // 3,
         *,
         possible: bool = False,
         aborts: bool = False,
@@ -102,7 +102,7 @@ class Transaction:
         self.timeout_ms = timeout_ms
         self._margin_ms = min(MARGIN_MS, timeout_ms // 2)
         self.most_wait_ms = (timeout_ms - self._margin_ms) // 2
-        self._message_ms = (timeout_ms // 3 if message_ms is None else message_ms) or timeout_ms
+        self._message_ms = message_ms or timeout_ms
         self._spare_ms = min(MARGIN_MS, timeout_ms // 4)
         self._ends_at_ms = 0
         self._told = False
