@@ -186,14 +186,7 @@ class ConsumerCore:
                 # What was asked beside fetches, a dozen things while a group is joined, brings no batch.
                 answered = max(0, min(delta.responses, delta.fetches) - delta.throttled)
                 self._responses[delta.node_id] = self._responses.get(delta.node_id, 0) + answered
-            self._metrics.record(
-                delta.node_id,
-                responses=delta.responses,
-                throttled=delta.throttled,
-                sum_ms=delta.throttled_sum_ms,
-                max_ms=delta.throttled_max_ms,
-                now_ms=now_ms,
-            )
+            delta.record(self._metrics, now_ms)
         self._seen = seen = fetch_statistics(statistics, self._responses, self._made_at_ms(statistics, now_ms))
         self._sizing.look(statistics, seen, elapsed_ms)
         self._lost.on_statistics(statistics, self.sizes.fetch_bytes, self._sizing.batch_bytes)

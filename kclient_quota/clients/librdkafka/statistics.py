@@ -7,7 +7,10 @@ every event; `rx` counts every response, so that zeros can be added back (Java's
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from kclient_quota.metrics import ClientThrottleMetrics
 
 _COUNTERS = ("tx", "txbytes", "txretries", "rx", "rxbytes", "req_timeouts", "disconnects", "wakeups")
 """All tell of an entry that librdkafka made anew, also those that nobody looks at otherwise."""
@@ -72,6 +75,17 @@ class BrokerDelta:
     has_produced: bool = False
     wakeups: int = 0
     round_trip_ms: float = 0.0
+
+    def record(self, metrics: "ClientThrottleMetrics", now_ms: int) -> None:
+        """Add its responses to a client's throttle times."""
+        metrics.record(
+            self.node_id,
+            responses=self.responses,
+            throttled=self.throttled,
+            sum_ms=self.throttled_sum_ms,
+            max_ms=self.throttled_max_ms,
+            now_ms=now_ms,
+        )
 
 
 class StatisticsReader:

@@ -96,14 +96,7 @@ class Hearing:
             deltas = self._reader.differences(statistics)
             messages, message_bytes = self._reader.messages(statistics)
             for delta in deltas:
-                self._metrics.record(
-                    delta.node_id,
-                    responses=delta.responses,
-                    throttled=delta.throttled,
-                    sum_ms=delta.throttled_sum_ms,
-                    max_ms=delta.throttled_max_ms,
-                    now_ms=now_ms,
-                )
+                delta.record(self._metrics, now_ms)
         inside(self._outbox.calling, self._log.on_time, now_ms)
         if self.may_spin:
             inside(self._outbox.calling, self._say_where_it_spins, deltas)
