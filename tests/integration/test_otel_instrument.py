@@ -82,6 +82,13 @@ def consume(consumer, count):
     return messages
 
 
+def told_of_its_broker(producer):
+    """Until the first statistics have come; what is let through before then is no broker's yet."""
+    end = time.monotonic() + 60
+    while -1 in producer.quota_state() and time.monotonic() < end:
+        time.sleep(0.05)
+
+
 def test_metrics_of_clients_made_before_and_after(conf, instrumented):
     reader = InMemoryMetricReader()
     provider = MeterProvider([reader], shutdown_on_exit=False)
@@ -97,6 +104,7 @@ def test_metrics_of_clients_made_before_and_after(conf, instrumented):
     consumer = Consumer({**conf, "group.id": "g", "auto.offset.reset": "earliest"})
     consumer.subscribe(["orders"])
     consume(consumer, 40)
+    told_of_its_broker(producer)
     time.sleep(0.6)  # an instrument is not asked again within half a second
     found = collected(reader)
     who = {"messaging.system": "kafka", "messaging.client.id": "shop"}
