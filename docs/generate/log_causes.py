@@ -229,7 +229,7 @@ CAUSES: dict[str, tuple[str, str]] = {
         "than 30 s",
         "look at the collector, and at the exporter's address, proxy and TLS files; pushes wait, and are tried again",
     ),
-    "the collector answers again": ("an export was answered after some that were not", "nothing"),
+    "%s answers again": ("an export was answered after some that were not", "nothing"),
     "%d pushes of client telemetry were not written": (
         "the broker closed before its sink was done",
         "close it later, or a faster sink",

@@ -252,7 +252,7 @@ def exporters_of(options: argparse.Namespace, give_up_after_ms: int = 300_000) -
 
     try:
         return [
-            OtlpExporter(settings.sender(), give_up_after_ms=give_up_after_ms)
+            OtlpExporter(settings.sender(), give_up_after_ms=give_up_after_ms, name=settings.address)
             for settings in otlp_settings(options, os.environ)
         ]
     except (ValueError, OSError) as error:

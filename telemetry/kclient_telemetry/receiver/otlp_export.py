@@ -106,6 +106,7 @@ class OtlpExporter:
         give_up_after_ms: a batch that could not be exported for so long is dropped and counted; the time for which the
             collector asks to be left alone (an hour at most) is not part of it.
         uniform: a random number in [0, 1).
+        name: of the collector, for the log: there may be several.
     """
 
     def __init__(
@@ -119,8 +120,11 @@ class OtlpExporter:
         retry_longest_ms: int = RETRY_LONGEST_MS,
         give_up_after_ms: int = GIVE_UP_AFTER_MS,
         uniform: Callable[[], float] = random.random,
+        name: str = "",
     ) -> None:
         self._sender = sender
+        self._collector = f"the collector {name}".rstrip()
+        self._said_by = f"{name}: " if name else ""
         self._queue_bytes = queue_bytes
         self._batch_bytes = batch_bytes
         self._linger_ms = linger_ms
@@ -162,7 +166,7 @@ class OtlpExporter:
                 if len(self._queue) == 1 or self._worth_sending():
                     self._changed.notify_all()
         if full and counters.dropped_queue_full % _TELL_EVERY == 0:
-            log.warning("client telemetry is dropped: %d bytes already wait for the collector", counters.queued_bytes)
+            log.warning("client telemetry is dropped: %d bytes already wait for %s", counters.queued_bytes, self._collector)
 
     def complete(self, timeout_ms: int) -> None:
         """Wait until all that is queued has been exported, refused or given up, `timeout_ms` at most."""
@@ -178,7 +182,7 @@ class OtlpExporter:
         self._thread.join(timeout_ms / 1000)
         self._sender.close()
         if self._thread.is_alive():
-            log.warning("client telemetry could not be delivered before closing: %s", self.counters)
+            log.warning("client telemetry could not be delivered before closing: %s%s", self._said_by, self.counters)
 
     def _run(self) -> None:
         while batch := self._next_batch():
@@ -246,17 +250,17 @@ class OtlpExporter:
         if is_away:
             log.warning("the collector does not take client telemetry, which waits for it: %s", outcome.detail)
         else:
-            log.warning("the collector answers again")
+            log.warning("%s answers again", self._collector)
 
     def _try(self, body: bytes, last: Outcome | None = None) -> Outcome:
         if self._is_closed():  # what the collector has said says more
-            return Outcome(Status.CLOSED, last.detail if last else "the exporter was closed")
+            return Outcome(Status.CLOSED, last.detail if last else f"{self._said_by}the exporter was closed")
         try:
             sent = self._sender.send(body)
-            outcome = replace(sent, detail=in_one_line(sent.detail))
+            outcome = replace(sent, detail=in_one_line(sent.detail and self._said_by + sent.detail))
         except Exception as error:  # noqa: BLE001 - whatever a sender raises, the pushes after these go on
             status = Status.CLOSED if self._is_closed() else Status.REFUSED  # a sender that was closed meanwhile raises
-            outcome = Outcome(status, in_one_line(f"{type(error).__name__}: {error}"))
+            outcome = Outcome(status, in_one_line(f"{self._said_by}{type(error).__name__}: {error}"))
         with self._changed:
             self._counters = replace(
                 self._counters,

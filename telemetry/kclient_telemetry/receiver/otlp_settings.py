@@ -33,6 +33,12 @@ class OtlpSettings:
     compress: bool = True
     timeout_ms: int = DEFAULT_TIMEOUT_MS
 
+    @property
+    def address(self) -> str:
+        """The endpoint for people to read, without what may be secret in it."""
+        url = urlsplit(self.endpoint)
+        return url._replace(netloc=url.netloc.rpartition("@")[2], query="", fragment="").geturl()
+
     def sender(self) -> Sender:
         """A sender with these settings.
 

@@ -185,6 +185,22 @@ def test_a_collector_that_is_away_is_a_line_and_one_that_is_back(caplog):
     assert exporter.counters.exported == 3
 
 
+def test_of_several_collectors_every_line_says_which(caplog):
+    answers = [RETRY, RETRY, ACCEPTED, REFUSED, Outcome(Status.ACCEPTED, "soon")]
+    answers.append(Outcome(Status.ACCEPTED, "late", rejected_points=1))
+    sender = Sender(lambda body: answers.pop(0), expected=6)
+    exporter = exporter_with(sender, batch_bytes=1, queue_bytes=4, name="http://one:4318/v1/metrics")
+    sender.gate.clear()
+    for body in (b"1", b"2", b"3", b"4", b"5"):
+        exporter.accept(Push(body))
+    sender.gate.set()
+    assert sender.reached.wait(60)
+    exporter.close(60_000)
+    told = [record.message for record in caplog.records]
+    assert len(told) == 6
+    assert all("http://one:4318/v1/metrics" in line for line in told), told
+
+
 def test_a_collector_that_asks_to_be_left_alone_for_long_is_told_of_at_once(caplog):
     """A repetition, which would be the news otherwise, is an hour away."""
     outcome = Outcome(Status.RETRY, "HTTP 429", retry_after_ms=3_600_000)

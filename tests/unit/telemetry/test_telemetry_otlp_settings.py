@@ -118,3 +118,7 @@ def test_options_that_would_do_nothing_or_could_not_be_sent(words, said):
     add_otlp_arguments(parser)
     with pytest.raises(ValueError, match=said):
         otlp_settings(parser.parse_args(words), {})
+
+
+def test_what_a_log_may_say_of_an_endpoint():
+    assert settings_of({}, "https://user:secret@c:1/v1/metrics?token=secret").address == "https://c:1/v1/metrics"
