@@ -26,6 +26,7 @@ class Property:
         is_dynamic: whether it may be altered while the broker runs.
         has_default: False where Kafka has none.
         most: largest value of a number, or None.
+        besides: one more that a number may be, outside those bounds, or None.
         words: what a text, or each of a list, has to be one of; empty: anything.
     """
 
@@ -35,6 +36,7 @@ class Property:
     is_dynamic: bool = False
     has_default: bool = True
     most: int | None = None
+    besides: int | None = None
     words: tuple[str, ...] = ()
 
 
@@ -48,20 +50,28 @@ def value_problem(key: str, value: str, known: Property) -> str | None:
     if known.type == BOOLEAN and value.strip().lower() not in {"true", "false"}:
         return f"Invalid value {value} for configuration {key}: Expected value to be either true or false"
     if known.type in _NUMBERS:
-        name, parse, bound = _NUMBERS[known.type]
-        try:
-            number = parse(value)
-        except ValueError:
-            number = inf
-        if not -bound <= number < bound:
-            return f"Invalid value {value} for configuration {key}: Not a number of type {name}"
-        if number < known.least:
-            return f"Invalid value {value} for configuration {key}: Value must be at least {known.least}"
-        if known.most is not None and number > known.most:
-            return f"Invalid value {value} for configuration {key}: Value must be no more than {known.most}"
+        return _number_problem(key, value, known)
     if known.words:
         return _word_problem(key, value, known)
     return None
+
+
+def _number_problem(key: str, value: str, known: Property) -> str | None:
+    name, parse, bound = _NUMBERS[known.type]
+    try:
+        number = inf if "_" in value else parse(value)  # Python's digits may be grouped, Java's not
+    except ValueError:
+        number = inf
+    most = inf if known.most is None else known.most
+    if not -bound <= number < bound:
+        must = f"Not a number of type {name}"
+    elif known.least <= number <= most or number == known.besides:
+        return None
+    elif known.besides is not None:
+        must = f"Value must be between {known.least} and {most} or equal to {known.besides}"
+    else:
+        must = f"Value must be {f'at least {known.least}' if number < known.least else f'no more than {most}'}"
+    return f"Invalid value {value} for configuration {key}: {must}"
 
 
 def _word_problem(key: str, value: str, known: Property) -> str | None:

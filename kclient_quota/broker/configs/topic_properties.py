@@ -10,7 +10,7 @@ COMPRESSIONS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 
 TOPIC_PROPERTIES: Mapping[str, Property] = {
     "cleanup.policy": Property("delete", LIST, words=("compact", "delete")),
-    "compression.gzip.level": Property("-1", INT, -1, most=9),
+    "compression.gzip.level": Property("-1", INT, 1, most=9, besides=-1),
     "compression.lz4.level": Property("9", INT, 1, most=17),
     "compression.type": Property("producer", STRING, words=COMPRESSIONS),
     "compression.zstd.level": Property("3", INT, -131_072, most=22),

@@ -44,6 +44,8 @@ ONE_BATCH: Final = 1
 """What a fetch asks for that is to bring one batch."""
 LEAST_MOST_BYTES: Final = 1_000
 """The least that librdkafka takes for `message.max.bytes`, and so for `fetch.max.bytes`."""
+MOST_MOST_BYTES: Final = 1_000_000_000
+"""And the most; what it refuses stays for it to refuse."""
 CUT: Final = (1 / 2 + 1) / 2
 """C above: what part of a batch a fetch of several ends within, between those that are alike and exponential ones."""
 MANY: Final = 125
@@ -239,7 +241,7 @@ def with_sizes(
         for key in (*_SIZE_KEYS[:-1], _LEAST_KEY):
             chosen.pop(key, None)
     merged = {**chosen, **conf}
-    if _LEAST_KEY in chosen:
+    if _LEAST_KEY in chosen and LEAST_MOST_BYTES <= whole_number(merged, (_LEAST_KEY,), 0) <= MOST_MOST_BYTES:
         merged[_LEAST_KEY] = chosen[_LEAST_KEY]
     backoff_ms = chosen.get(_BACKOFF_KEY)
     if backoff_ms is not None and _QUEUE_KEY not in conf and whole_number(conf, (_BACKOFF_KEY,), 0) > SPARE_MS:

@@ -166,7 +166,8 @@ class OtlpExporter:
                 if len(self._queue) == 1 or self._worth_sending():
                     self._changed.notify_all()
         if full and counters.dropped_queue_full % _TELL_EVERY == 0:
-            log.warning("client telemetry is dropped: %d bytes already wait for %s", counters.queued_bytes, self._collector)
+            waiting = counters.queued_bytes
+            log.warning("client telemetry is dropped: %d bytes already wait for %s", waiting, self._collector)
 
     def complete(self, timeout_ms: int) -> None:
         """Wait until all that is queued has been exported, refused or given up, `timeout_ms` at most."""

@@ -303,6 +303,11 @@ def test_how_large_messages_may_be_is_no_size_of_a_fetch() -> None:
     assert with_sizes({**large, "fetch.max.bytes": 20_000_000}, 1_000_000)[0].items() >= large.items()
 
 
+@pytest.mark.parametrize("wrong", ["x", 5, "1e6", True, 10**10])
+def test_what_librdkafka_refuses_is_left_for_it_to_refuse(wrong: Any) -> None:
+    assert with_sizes({"message.max.bytes": wrong}, 1_000_000)[0]["message.max.bytes"] is wrong
+
+
 def test_who_sets_the_queue_gets_fetches() -> None:
     merged, _ = with_sizes({"queued.max.messages.kbytes": 3}, 1_000_000)
     assert merged == {
