@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.clients.producer import Producer
@@ -68,5 +69,18 @@ def test_who_flushes_starts_another_one_when_it_has_ended(producer: Producer, mo
     """Of a handler of logs that calls `sys.exit()`, for example, where the sender has something to say."""
     sender = producer._kq_sender
     monkeypatch.setattr(sender, "_empty_inbox", once(sender._empty_inbox, ValueError("of ours")))
-    monkeypatch.setattr(sender, "_go_on", once(sender._go_on, SystemExit(3)))
+    monkeypatch.setattr(sender, "go_on", once(sender.go_on, SystemExit(3)))
     assert produced(producer) == ["ok"] * COUNT
+
+
+def test_what_has_ended_it_is_raised_by_the_next_call_and_logged_by_one_that_closes(
+    producer: Producer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It came out of close() as well where the sender met it later than the application, which had been told."""
+    fenced = KafkaException(KafkaError(KafkaError._FENCED, "fenced", fatal=True))
+    producer._kq_sender.go_on(fenced)
+    with pytest.raises(KafkaException, match="fenced"):
+        producer.poll(0)
+    producer._kq_sender.go_on(fenced)
+    assert producer.close()
+    assert caplog.text.count("Producer closes after a fatal error") == 1

@@ -311,7 +311,7 @@ class PacedProducer(TakingProducer, TelemetryMethods):
         except KafkaException as error:
             if not is_fatal(error):
                 raise
-            logger.error("Producer closes after a fatal error: %s", error)  # noqa: TRY400 - nobody's stack is of use
+            self._kq_sender.go_on(error)  # who closes has it logged, below
             is_closed = super().close()
         except KeyboardInterrupt:
             raise

@@ -3,6 +3,7 @@
 Answers release a `produce()` that waits; reports go into the outbox, for the application's next `poll()` or `flush()`.
 """
 
+import logging
 from typing import Any, Final
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError, KafkaException, Message
@@ -15,6 +16,8 @@ from kclient_quota.clients.producer.transaction import Transaction
 from kclient_quota.clients.throttle_log import WorthLog
 from kclient_quota.clock import Clock
 from kclient_quota.pacing.sending.turns import Waiting
+
+logger = logging.getLogger("kclient_quota")
 
 MESSAGE_LOST: Final = -1001
 """librdkafka's offset of what was never stored."""
@@ -145,9 +148,11 @@ def give_back(message: Any) -> None:
     message.payload.claim.append(True)
 
 
-def raise_again(error: BaseException) -> None:
-    """Raise what was met elsewhere."""
-    raise error
+def tell_fatal(outbox: Outbox, error: BaseException) -> None:
+    """Raise, in the application's call, what has ended its producer; one that closes it has it logged instead."""
+    if not outbox.closing:
+        raise error
+    logger.error("Producer closes after a fatal error: %s", error)
 
 
 def _encoded(text: Any) -> Any:

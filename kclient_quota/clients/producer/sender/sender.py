@@ -17,7 +17,7 @@ from confluent_kafka import KafkaError
 from kclient_quota.clients.calls import held_briefly, is_fatal, needed, undisturbed
 from kclient_quota.clients.producer.core import ProducerCore, Sent
 from kclient_quota.clients.producer.outbox import Handed, Outbox
-from kclient_quota.clients.producer.sender.answers import Answers, give_back, raise_again
+from kclient_quota.clients.producer.sender.answers import Answers, give_back, tell_fatal
 from kclient_quota.clients.producer.sender.beginning import ASK_MS
 from kclient_quota.clients.producer.sender.finding import RouteFinder
 from kclient_quota.clients.producer.sender.lines import NOT_THERE, Gone, PartitionLines, hand_over
@@ -118,7 +118,7 @@ class Sender:
                     wait_ms = self._step(producer)
                     is_idle = self._poll(producer, wait_ms)
                 except BaseException as error:  # noqa: BLE001 - whatever it is, what waits is not to wait for ever
-                    self._go_on(error)
+                    self.go_on(error)
                     is_idle = True
                 del producer
                 if is_idle:
@@ -152,11 +152,11 @@ class Sender:
         for broker in self.core.brokers:
             broker.queue.pace.wait_no_longer()
 
-    def _go_on(self, error: BaseException) -> None:
+    def go_on(self, error: BaseException) -> None:
         """What is fatal the application's next call raises; the rest is logged once a minute."""
         if is_fatal(error):
             self.outbox.is_broken = True
-            self.outbox.reports.append((raise_again, error))
+            self.outbox.reports.append((tell_fatal, self.outbox, error))
             self.outbox.tell()
         elif self.clock.now_ms() >= self._silent_until_ms:
             self._silent_until_ms = self.clock.now_ms() + WARN_EVERY_MS
