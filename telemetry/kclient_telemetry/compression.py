@@ -15,7 +15,6 @@ import sys
 import zlib
 from collections.abc import Callable, Sequence
 from enum import IntEnum
-from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
@@ -42,7 +41,6 @@ _GZIP_PIECE_BYTES = 1024
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_BYTES = 32 * 1024
-_ZSTD_MODULE = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
 
 
 def is_known(compression_type: int) -> bool:
@@ -126,7 +124,11 @@ def _cramjam() -> Any:
 
 
 def _zstd_library() -> Any:
-    return import_module(_ZSTD_MODULE)
+    if sys.version_info >= (3, 14):
+        from compression import zstd
+    else:
+        from backports import zstd
+    return zstd
 
 
 def _xerial(data: bytes) -> bytes:

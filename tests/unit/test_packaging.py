@@ -1,6 +1,8 @@
 """What is installed with what, and what is said where something is missing."""
 
+import ast
 import re
+import runpy
 import subprocess
 import sys
 import tomllib
@@ -8,6 +10,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from kclient_telemetry import compression
 
 import kclient_quota
 from kclient_quota.cli import client_metrics, main, quotas
@@ -44,6 +47,27 @@ def test_pip_takes_what_the_locks_name_and_looks_for_nothing_else() -> None:
     installs = [line for line in lines if re.search(r"-r requirements.*\.lock", line)]
     assert len(installs) == 3
     assert all("--no-deps" in line and "--require-hashes" in line for line in installs)
+
+
+def test_pyinstaller_is_told_what_is_imported_by_name() -> None:
+    module, _, function = PROJECT["entry-points"]["pyinstaller40"]["hook-dirs"].partition(":")
+    (folder,) = getattr(import_module(module), function)()
+    hooks = {hook.stem.removeprefix("hook-"): runpy.run_path(str(hook)) for hook in Path(folder).glob("hook-*.py")}
+    apis = {name for name in sys.modules if name.startswith("kclient_quota.broker.handlers.")}
+    assert apis
+    assert apis <= set(hooks["kclient_quota.broker.handlers"]["hiddenimports"])
+    commands = {"kclient_quota.cli.main", "kclient_quota.cli.quotas", "kclient_quota.cli.client_metrics"}
+    commands |= {command.module for command in main._COMMANDS}
+    assert commands <= set(hooks["kclient_quota.cli"]["hiddenimports"])
+
+
+def test_what_freezes_a_program_sees_that_zstd_is_used() -> None:
+    """PyInstaller, Nuitka and the like read import statements; a name that is put together is none."""
+    tree = ast.parse(Path(compression.__file__).read_text())
+    imported = {
+        (node.module, name.name) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for name in node.names
+    }
+    assert {("backports", "zstd"), ("compression", "zstd")} <= imported
 
 
 def test_both_locks_name_the_same_versions() -> None:
