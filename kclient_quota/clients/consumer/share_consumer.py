@@ -28,6 +28,7 @@ from kclient_quota.clients.calls import (
     seconds,
 )
 from kclient_quota.clients.consumer import settings
+from kclient_quota.clients.consumer.share_bytes import bytes_by_partition, come_again
 from kclient_quota.clients.interceptor import ConsumerInterceptors, closing_unless_made, load
 from kclient_quota.clients.librdkafka.keys import explained
 from kclient_quota.clients.librdkafka.statistics_schedule import over, unless_old
@@ -38,7 +39,7 @@ from kclient_quota.clients.limits import (
     longest_throttle_ms,
     warn_of_default_client_id,
 )
-from kclient_quota.clients.partition_leaders import Partition, PartitionLeaders
+from kclient_quota.clients.partition_leaders import PartitionLeaders
 from kclient_quota.clients.quota_state import BrokerQuotaState
 from kclient_quota.clients.shared_pace import SharedAccounts, pace_key, shared_accounts
 from kclient_quota.clients.telemetry.methods import TelemetryMethods
@@ -48,7 +49,7 @@ from kclient_quota.clock import SYSTEM_CLOCK, sleep
 from kclient_quota.config import Backoff, LimitSource, QuotaConfig, client_id_of, split, whole_number
 from kclient_quota.metrics import SHARE_CONSUMER, ClientThrottleMetrics, MetricName
 from kclient_quota.pacing.fetching.fetch_sizes import MOST_FETCH_BYTES, sizes_that_stay
-from kclient_quota.pacing.fetching.share_fetch import ANY_BROKER, SharePacer, ShareState, wire_bytes
+from kclient_quota.pacing.fetching.share_fetch import ANY_BROKER, SharePacer, ShareState
 from kclient_quota.quota.entity import CONSUMER_BYTE_RATE
 
 logger = logging.getLogger("kclient_quota")
@@ -189,7 +190,7 @@ class PacedShareConsumer(CShareConsumer, TelemetryMethods):
             finally:  # whatever comes, a Ctrl-C too: others of this process wait for the answer
                 self._kq_asked = None
                 with asked.lock:
-                    asked.pacer.answered(received, self._kq_asked_at_ms, now_ms)
+                    asked.pacer.answered(received, self._kq_asked_at_ms, now_ms, again=come_again(whole))
             for broker in received:
                 self._kq_throttle_metrics.record(broker, responses=1, throttled=0, sum_ms=0, max_ms=0, now_ms=now_ms)
         self._kq_hear()
@@ -200,13 +201,7 @@ class PacedShareConsumer(CShareConsumer, TelemetryMethods):
 
     def _kq_by_broker(self, messages: list[Any], now_ms: int) -> dict[int, int]:
         """Wire bytes of each broker, about."""
-        payloads: dict[Partition, list[int]] = {}
-        for message in messages:
-            nbytes = len(message) + len(message.key() or b"") + _header_bytes(message)
-            payloads.setdefault((message.topic(), message.partition()), []).append(nbytes)
-        received = {
-            place: wire_bytes(len(sizes), sum(sizes), self._kq_fetch_bytes) for place, sizes in payloads.items()
-        }
+        received = bytes_by_partition(messages, self._kq_fetch_bytes)
         if not self._kq_paces or self._kq_limit.unlimited:
             return {ANY_BROKER: sum(received.values())}
         return self._kq_leaders.by_broker(received, now_ms)
@@ -349,11 +344,6 @@ def _sizes(conf: Mapping[str, Any], limit: Limit, *, learn: bool) -> dict[str, A
         return dict(conf)
     sizes = sizes_that_stay(limit.byte_rate).conf
     return {**conf, **{key: sizes[key] for key in _SIZE_KEYS}}
-
-
-def _header_bytes(message: Any) -> int:
-    """What a record's headers are on the wire, about."""
-    return sum(len(key.encode()) + len(value or b"") + 4 for key, value in message.headers() or ())
 
 
 def _metrics_of(me: "ReferenceType[PacedShareConsumer]") -> dict[MetricName, float]:

@@ -112,15 +112,20 @@ class _Account:
         most = byte_rate * window.least_window_ms / 1000.0
         return window.fits_at_ms(min(pace.batch, most) * (1 + asking), byte_rate, now_ms)
 
-    def received(self, nbytes: int, asked_ms: int, now_ms: int) -> None:
-        """A batch has come, in an answer that was given at `asked_ms` at the earliest."""
+    def received(self, nbytes: int, asked_ms: int, now_ms: int, *, again: bool = False) -> int:
+        """A batch has come, in an answer that was given at `asked_ms` at the earliest; what it is taken for.
+
+        Records that come again may be few of their batch, all of which is sent with them.
+        """
         pace = self.pace
         self.received_bytes += nbytes
+        whole = max(nbytes, int(pace.batch)) if again else nbytes
         if nbytes > 0:
             pace.batch = max(float(nbytes), pace.batch * _FADE)
-        self.window.answered(nbytes, asked_ms, now_ms)
-        self.lumps.took(nbytes, self.byte_rate, pace.batch, now_ms)
+        self.window.answered(whole, asked_ms, now_ms)
+        self.lumps.took(whole, self.byte_rate, pace.batch, now_ms)
         pace.share.on_free(now_ms)
+        return whole
 
     def on_throttle(self, throttle_ms: int, now_ms: int) -> None:
         """An answer was refused."""
@@ -183,22 +188,25 @@ class SharePacer:
         """A request is under way whose answer may bring a batch."""
         self._asking += 1
 
-    def answered(self, nbytes: Mapping[int, int], asked_ms: int, now_ms: int) -> None:
+    def answered(self, nbytes: Mapping[int, int], asked_ms: int, now_ms: int, *, again: bool = False) -> None:
         """What `asks` told of has brought so much of each broker, nothing when it was given up.
 
         Args:
             nbytes: by broker.
             asked_ms: nothing had come yet.
             now_ms: now it has.
+            again: whether some of its records were delivered before.
         """
         self._asking -= 1
         for account in self._accounts.values():
             account.looked_until_ms = now_ms
-        for broker, received in nbytes.items():
-            self._account(broker, now_ms).received(received, asked_ms, now_ms)
+        taken = sum(
+            self._account(broker, now_ms).received(received, asked_ms, now_ms, again=again)
+            for broker, received in nbytes.items()
+        )
         busy = [account for account in self._accounts.values() if account.pace.window.total(now_ms) > 0]
         for account in busy:
-            account.paid += sum(nbytes.values()) / len(busy)
+            account.paid += taken / len(busy)
 
     def on_throttle(self, broker: int, throttle_ms: int, now_ms: int) -> None:
         """An answer was refused for `throttle_ms`."""

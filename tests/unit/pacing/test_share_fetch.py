@@ -159,6 +159,30 @@ def test_two_of_one_process_share_an_account() -> None:
     assert broker.refused == 0
 
 
+@pytest.mark.parametrize(("byte_rate", "batch"), [(20_000, 15_300), (50_000, 15_300), (100_000, 95_000)])
+def test_records_that_come_again_come_with_their_whole_batches(byte_rate: int, batch: int) -> None:
+    """Of every second answer one record is new to nobody, and the rest of its batch is settled."""
+    broker, pacer = Broker(byte_rate), SharePacer(byte_rate)
+    now_ms, answers = BEGIN_MS, 0
+    while now_ms < BEGIN_MS + 300_000:
+        wait_ms = pacer.wait_ms(now_ms)
+        if wait_ms:
+            now_ms += min(wait_ms, NAP_MS)
+            continue
+        pacer.asks()
+        answers += 1
+        again = answers % 2 == 0
+        throttle_ms = broker.fetch(batch, now_ms + 2)
+        if throttle_ms:
+            pacer.answered({}, now_ms, now_ms + 4)
+            pacer.on_throttle(1, throttle_ms, now_ms + 4)
+        else:
+            pacer.answered({1: 1_200 if again else batch}, now_ms, now_ms + 4, again=again)
+        now_ms += 4
+    assert broker.refused == 0
+    assert broker.sent / 300 / byte_rate >= 0.8
+
+
 def test_windows_that_are_set_otherwise_are_filled_as_well() -> None:
     """Who keeps windows of a second all the same is refused 18 times; of ten: `tests/grids/test_fetch_grid.py`."""
     other_windows_are_filled_as_well(3_000)
