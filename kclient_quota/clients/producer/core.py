@@ -265,6 +265,11 @@ class ProducerCore:
         self._passed_by |= left < self._spare.given
         return self._spare.step(now_ms, left, queued, may=may and self.is_empty)
 
+    def wait_no_longer(self) -> None:
+        """Nobody has time to wait until the cluster has told the quota."""
+        for broker in self.brokers:
+            broker.queue.pace.wait_no_longer()
+
     @property
     def is_spare_due(self) -> bool:
         """Whether they may, as soon as all that came before has been handed over."""

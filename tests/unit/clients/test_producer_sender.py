@@ -96,6 +96,36 @@ def test_what_its_caller_has_given_up_is_forgotten_at_once_and_never_reported(ha
     assert heard == []
 
 
+@pytest.mark.parametrize(
+    ("wait_ms", "news", "polls"),
+    [
+        (1_000, None, 5),
+        (25, None, 2),
+        (3, None, 1),
+        (1_000, lambda _sender: 1, 2),
+        (1_000, lambda sender: sender.outbox.inbox.put("a message"), 2),
+        (1_000, lambda sender: sender.outbox.notices.append(lambda *_: None), 2),
+        (1_000, lambda sender: setattr(sender.outbox, "stops", True), 2),
+        (1_000, lambda sender: setattr(sender, "wants_flush", True), 2),
+    ],
+    ids=["nothing", "soon", "at once", "an event", "a message", "a notice", "the end", "a flush"],
+)
+def test_while_nothing_comes_of_what_is_on_its_way_it_polls_and_does_nothing_else(
+    wait_ms: float, news: Any, polls: int
+) -> None:
+    """Each look at everything took 0.4 ms: of a message a fiftieth of a second each there were three."""
+    sender, waits = sender_of(Core(0)), []
+    sender.outbox.in_flight = 1
+
+    def serve(timeout_s: float) -> int:
+        waits.append(timeout_s)
+        return news(sender) or 0 if news and len(waits) == 2 else 0
+
+    producer: Any = SimpleNamespace(serve_librdkafka=serve, hasten_librdkafka=lambda _ms: None)
+    assert not sender._poll(producer, wait_ms)
+    assert waits == [min(wait_ms, 10) / 1_000] * polls
+
+
 def test_what_comes_is_taken_in_order_behind_what_had_come_before() -> None:
     sender = sender_of(Core(0))
     sender._came.append(0)
