@@ -37,7 +37,6 @@ from kclient_quota.pacing.fetching.fetch_sizes import with_sizes
 from kclient_quota.quota.entity import CONSUMER_BYTE_RATE
 
 RebalanceCallback = Callable[[Any, list[TopicPartition]], Any]
-"""What confluent_kafka says of every call of a consumer that is."""
 LEFT_OUT: Any = ...
 """In place of an argument: confluent_kafka takes no None for a callback."""
 

@@ -1,4 +1,4 @@
-"""Transactions of a gated producer: its doors, and how one is aborted before its time is over.
+"""Transactions of a producer under a quota: its doors, and how one is aborted before its time is over.
 
 Librdkafka aborts when it knows what became of everything that it has sent, and rightly so: a request that the broker
 reads late would become part of the next transaction. So messages must not wait in flight for longer than a transaction
