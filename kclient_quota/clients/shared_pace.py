@@ -159,27 +159,6 @@ class SharedLimit:
         undisturbed(self._lock, self._neighbours.leave, who)
 
 
-class LimitOfUser:
-    """The limit that one consumer shares with others, who are not the same any more once it logs in as another user.
-
-    What it needed among those of before they forget within seconds.
-
-    Attributes:
-        shared: with whom now.
-    """
-
-    def __init__(self, shared: SharedLimit) -> None:
-        self.shared = shared
-
-    def part(self, who: Any, broker: int | None, need: Need, limit: float) -> Part:
-        """See `Neighbours.part`."""
-        return self.shared.part(who, broker, need, limit)
-
-    def leave(self, who: Any) -> None:
-        """It needs nothing any more."""
-        self.shared.leave(who)
-
-
 class SharedAccounts:
     """The accounts of all share consumers that a broker counts together, which a pacer has.
 

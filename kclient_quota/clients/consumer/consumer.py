@@ -26,7 +26,7 @@ from kclient_quota.clients.interceptor import ConsumerInterceptors, closing_unle
 from kclient_quota.clients.librdkafka.keys import explained
 from kclient_quota.clients.limits import LimitFinder, LimitWatch, longest_throttle_ms, warn_of_default_client_id
 from kclient_quota.clients.quota_state import BrokerQuotaState
-from kclient_quota.clients.shared_pace import LimitOfUser, SharedLimit, pace_key, shared_limit
+from kclient_quota.clients.shared_pace import SharedLimit, pace_key, shared_limit
 from kclient_quota.clients.telemetry.methods import TelemetryMethods
 from kclient_quota.clients.telemetry.reporter import ENABLE_KEY, new_telemetry
 from kclient_quota.clients.throttle_log import ThrottleLog
@@ -61,9 +61,9 @@ class PacedConsumer(Storing, TelemetryMethods):
         clock = SYSTEM_CLOCK
         interval_ms = settings.max_poll_interval_ms(conf)
         self._kq_limit_of_user = partial(_limit_of, self._kq_asks_with, ours)
-        self._kq_neighbours = neighbours = LimitOfUser(self._kq_limit_of_user())
         longest_ms = longest_throttle_ms(conf, limit)
-        core = ConsumerCore(ours.backoff, client_id, limit, sizes, interval_ms, clock.now_ms(), neighbours, longest_ms)
+        shared = self._kq_limit_of_user()
+        core = ConsumerCore(ours.backoff, client_id, limit, sizes, interval_ms, clock.now_ms(), shared, longest_ms)
         listener = Listener(core, clock, ThrottleLog(client_id, "fetches are spaced", ours.backoff))
         interceptors = ConsumerInterceptors(load(ours.interceptors, given, ("on_consume", "on_commit")))
         self._kq_prepare(listener, interceptors)
@@ -279,7 +279,7 @@ class PacedConsumer(Storing, TelemetryMethods):
         super().set_sasl_credentials(username, password)
         is_another = log_in_as(self._kq_asks_with, username, password)
         if is_another:
-            self._kq_neighbours.shared = self._kq_limit_of_user()
+            self._kq_core.share_with(self._kq_limit_of_user())
         if is_another or not self._kq_core.limit.known:  # nobody has told it, as these were refused, maybe
             self._kq_ask_soon()
         self._kq_renew_telemetry(username, password)

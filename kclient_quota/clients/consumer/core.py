@@ -252,6 +252,11 @@ class ConsumerCore:
         """Whether so much has been taken that librdkafka sends its next fetch."""
         return self._pacer.is_low(sum(self._taken.values()))
 
+    def share_with(self, neighbours: Shared) -> None:
+        """Another user's limit applies, which these share; what it needed those of before forget; from any thread."""
+        if self._backoff is not Backoff.OFF:
+            self._pacer.neighbours = neighbours
+
     def leave(self) -> None:
         """It fetches no more."""
         self._pacer.leave()

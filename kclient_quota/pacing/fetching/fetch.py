@@ -46,7 +46,7 @@ class FetchPacer:
         now_ms: when it begins.
         samples: `quota.window.num` of the brokers.
         window_ms: `quota.window.size.seconds` of the brokers, in milliseconds.
-        neighbours: all consumers that share a known limit, this one among them.
+        neighbours: all consumers that share a known limit, this one among them; later those of another user, maybe.
         most_unpolled_ms: it is polled at least so often, whatever that takes.
     """
 
@@ -61,7 +61,7 @@ class FetchPacer:
         neighbours: Shared | None = None,
         most_unpolled_ms: int = UNPOLLED_MS,
     ) -> None:
-        self._neighbours = neighbours
+        self.neighbours = neighbours
         self._most_unpolled_ms = max(1, min(most_unpolled_ms, UNPOLLED_MS))
         self._limit = limit
         self._sizes = sizes
@@ -173,8 +173,8 @@ class FetchPacer:
 
     def leave(self) -> None:
         """Nothing is fetched any more: others have what was ours."""
-        if self._neighbours is not None:
-            self._neighbours.leave(self)
+        if self.neighbours is not None:
+            self.neighbours.leave(self)
 
     # What the owner tells -----------------------------------------------------------------------------------------
 
@@ -244,11 +244,11 @@ class FetchPacer:
     def _deal(self, now_ms: int) -> None:
         """Take what is ours of a limit that several share."""
         self._dealt_at_ms = now_ms
-        if self._neighbours is None or self._limit is None:
+        if self.neighbours is None or self._limit is None:
             return
         for node, pace in self._paces.items():
             known = None if node == ONLY else node
-            part = self._neighbours.part(self, known, pace.need(now_ms), self._limit)
+            part = self.neighbours.part(self, known, pace.need(now_ms), self._limit)
             pace.take(part, self._limit)
             if part.sharers > self._most_sharers:
                 # what those who have just come fetch at first may throttle us, which says nothing of strangers

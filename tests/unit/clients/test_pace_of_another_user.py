@@ -68,13 +68,12 @@ def test_what_it_hears_of_its_quota_leaves_the_others_alone(made: Make) -> None:
 
 def test_a_consumer_shares_the_limit_of_the_user_that_it_logs_in_as(made: Make) -> None:
     moving, old, new = (made(Consumer, user) for user in ("u1", "u1", "u2"))
-    shared = [each._kq_neighbours.shared for each in (moving, old, new)]
-    assert shared[0] is shared[1] is not shared[2]
-    assert moving._kq_core._pacer._neighbours is moving._kq_neighbours
+    pacers = [each._kq_core._pacer for each in (moving, old, new)]
+    assert pacers[0].neighbours is pacers[1].neighbours is not pacers[2].neighbours
     moving.set_sasl_credentials("u2", "secret")
-    assert moving._kq_neighbours.shared is shared[2]
+    assert pacers[0].neighbours is pacers[2].neighbours is not pacers[1].neighbours
     moving.set_sasl_credentials("u2", "other")
-    assert moving._kq_neighbours.shared is shared[2]
+    assert pacers[0].neighbours is pacers[2].neighbours
 
 
 def test_a_share_consumer_has_the_account_of_the_user_that_it_logs_in_as(made: Make) -> None:

@@ -59,7 +59,7 @@ def test_before_anything_is_known_there_is_one_account() -> None:
         "_message": 10.0,
         "_most_sharers": 1,
         "_most_unpolled_ms": 5_000,
-        "_neighbours": None,
+        "neighbours": None,
         "_queued": 0.0,
         "_queued_before": 0.0,
         "_ratio": 1.0,
