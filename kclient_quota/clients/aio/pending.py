@@ -252,7 +252,7 @@ class InnerProducer(_Calling):
 
     def outlasts(self, deadline_ms: int) -> bool:
         """Whether the throttle lasts until after `deadline_ms`."""
-        return self._kq_throttled_for_ms(min) > deadline_ms - self._kq_clock.now_ms()
+        return self._kq_holds_up(deadline_ms, min)
 
     def close_within(self, block_ms: int) -> None:
         """Close, delivering for no longer than `block_ms`."""

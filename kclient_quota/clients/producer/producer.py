@@ -287,12 +287,8 @@ class PacedProducer(TakingProducer, TelemetryMethods):
         if not self._kq_closed:
             clock = self._kq_clock
             deadline_ms = clock.now_ms() + self._kq_max_block_ms
-
-            def is_in_vain() -> bool:
-                return self._kq_throttled_for_ms(min) > deadline_ms - clock.now_ms()
-
             self._kq_outbox.close()  # what other threads have got in by now is delivered, too
-            left = self._kq_drain(deadline_ms, is_in_vain)
+            left = self._kq_drain(deadline_ms, lambda: self._kq_holds_up(deadline_ms, min))  # then it is in vain
             if left:
                 logger.warning("Producer closes with %d messages that its broker did not take: they are purged", left)
                 self._kq_purge_rest()

@@ -342,6 +342,6 @@ class TransactingProducer(WaitingProducer):
         # Near its end such a transaction is to be aborted, which has to wait for whatever was begun here.
         return bool if self._kq_transaction.aborts else is_silent
 
-    def _kq_holds_up(self, deadline_ms: int) -> bool:
-        """Whether a broker that has yet to report something is throttled until after `deadline_ms`."""
-        return self._kq_throttled_for_ms(max) > deadline_ms - self._kq_clock.now_ms()
+    def _kq_holds_up(self, deadline_ms: int, which: Callable[[list[int]], int] = max) -> bool:
+        """Whether a broker that has yet to report something, with `min` each, throttles until after `deadline_ms`."""
+        return self._kq_throttled_for_ms(which) > deadline_ms - self._kq_clock.now_ms()
