@@ -228,13 +228,8 @@ class ProducerCore:
         return lost
 
     def purge(self) -> list[Waiting]:
-        """Forget all that wait."""
-        gone: list[Waiting] = []
-        for broker in self.brokers:
-            gone += broker.queue.purge()
-            gone += broker.waiting()
-            broker.before.clear()
-        return gone
+        """Forget all that wait in a queue."""
+        return [message for broker in self.brokers for message in broker.queue.purge()]
 
     def free_bytes(self, now_ms: int, lane: str = DEFAULT_LANE) -> int:
         """So much may come to a lane without asking; 0 when any queue is nearly full."""

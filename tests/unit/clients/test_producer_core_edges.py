@@ -323,14 +323,15 @@ def test_those_that_wait_for_room_leave_at_once_and_those_in_a_queue_stay() -> N
     assert len(one) == 1
 
 
-def test_what_is_purged_is_told_by_broker_the_queues_first() -> None:
+def test_what_is_purged_is_what_waits_in_queues_by_broker() -> None:
     core, (one, other) = played(1, 2)
     core.brokers.routes.learn("orders", {0: 1, 1: 2}, 0)
     them = [of(1, partition=0), of(2, partition=1), of(3), of(4)]
     waiting(core, one, them[0])
     waiting(core, other, them[1])
     one.came, other.came = [them[2]], [them[3]]
-    assert core.purge() == [them[2], them[0], them[3], them[1]]
+    assert core.purge() == [them[2], them[3]]
+    assert core.waiting() == [them[0], them[1]]
     assert core.is_empty
     assert core.purge() == []
 
