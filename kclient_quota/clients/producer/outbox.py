@@ -334,11 +334,6 @@ class Outbox:
             if error is not None:  # no other thread has done so just now
                 raise error
 
-    def flushed(self, left: int) -> None:
-        """All but so many messages have been reported, and nobody needs to poll for the others any more."""
-        if not left:
-            self.silent.clear()
-
     def is_calling(self) -> bool:
         """Whether the calling thread is in a callback of the application's, or needed: it must not wait then."""
         return threading.get_ident() in self.calling or is_needed()

@@ -327,8 +327,9 @@ class WaitingProducer(CProducer):
                 if self._kq_heartbeat is not None:
                     self._kq_heartbeat()
                 left = self._kq_count()
+                if not left:
+                    outbox.silent.clear()  # nobody needs to poll for those any more
                 if not left or not slice_ms:
-                    outbox.flushed(left)
                     return left
         finally:
             self._kq_sender.wants_flush = False
