@@ -332,7 +332,7 @@ class SendQueue:
                 replaced.append(message)
                 continue
             message.is_gone = False
-            waits.turns.put_back((message,))
+            waits.turns.put_back(message)
             self._count_in(waits, message)
             if newer is not None:
                 waits.newest[message.place, message.key] = newer

@@ -5,7 +5,7 @@ All that waits for one partition leaves together, so that it is one batch, with 
 
 import heapq
 from collections import deque
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -166,15 +166,14 @@ class Turns:
         self.length += 1
         self.raw_bytes += message.raw_bytes
 
-    def put_back(self, messages: Sequence[Waiting]) -> None:
-        """Messages that were taken wait again, before all others for their partition."""
-        for message in reversed(messages):
-            line = self._line(message.place)
-            line.appendleft(message)
-            message.home = self
-            self._stand_in(line, message)
-            self.length += 1
-            self.raw_bytes += message.raw_bytes
+    def put_back(self, message: Waiting) -> None:
+        """A message that was taken waits again, before all others for its partition."""
+        line = self._line(message.place)
+        line.appendleft(message)
+        message.home = self
+        self._stand_in(line, message)
+        self.length += 1
+        self.raw_bytes += message.raw_bytes
 
     def _line(self, place: Partition) -> Line:
         line = self._lines.get(place)

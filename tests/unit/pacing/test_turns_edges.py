@@ -173,16 +173,21 @@ def test_a_partition_whose_oldest_has_left_waits_for_its_next_one_s_turn():
     assert [turns.take(10)[0].payload for _ in range(3)] == ["b", "d", "c"]
 
 
+def put_back(turns, taken):
+    for each in reversed(taken):
+        turns.put_back(each)
+
+
 def test_what_is_put_back_goes_first_in_its_order():
     turns = Turns()
     filled(turns, [10, 20, 30])
     taken = turns.take(30)
     turns.add(message("late", partition=1, at_ms=T0 + 1))
-    turns.put_back(taken)
+    put_back(turns, taken)
     assert [each.home for each in taken] == [turns, turns]
     assert (turns.length, turns.raw_bytes, turns.places) == (4, 70, 2)
     assert payloads(turns.take(60)) == [0, 1, 2]
-    turns.put_back(taken)
+    put_back(turns, taken)
     assert payloads(turns) == ["late", 0, 1]
     assert payloads(turns.take(60)) == [0, 1]
 
@@ -227,7 +232,7 @@ def test_turns_of_before_are_swept_out_when_there_are_more_than_twice_as_many_an
         turns.add(message(partition, partition=partition, at_ms=T0 + partition))
     lengths = []
     for _ in range(98):
-        turns.put_back([message("back", partition=7, at_ms=T0 + 7)])
+        turns.put_back(message("back", partition=7, at_ms=T0 + 7))
         lengths.append(len(turns._ages))
     assert lengths == [*range(34, 131), 33]
     assert [turns.take(10_000)[0].partition for _ in range(33)] == list(range(33))
@@ -258,7 +263,7 @@ def test_a_plain_list_of_messages_says_the_same(seed):
             lines[old.place][lines[old.place].index(old)] = new
             assert new.queued_at_ms == old.queued_at_ms
         elif action < 0.85 and taken:
-            turns.put_back(taken)
+            put_back(turns, taken)
             lines[taken[0].place] = taken + lines.get(taken[0].place, [])
             taken = []
         else:
