@@ -5,6 +5,7 @@ ours; their constructors name their own base class, so the constructors are ours
 """
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import confluent_kafka.aio
@@ -34,9 +35,7 @@ class AsyncSerializingProducer(confluent_kafka.aio.AsyncSerializingProducer[K, V
     """
 
     async def _start(self, conf: dict[str, Any], **kwargs: Any) -> None:
-        def make(rest: dict[str, Any]) -> None:
-            AIOProducer.__init__(self, rest, **kwargs)
-
+        make = partial(AIOProducer.__init__, self, **kwargs)
         found = await _made(self, conf, ("key.serializer", "value.serializer"), make)
         self._key_serializer, self._value_serializer = found
 
@@ -60,9 +59,7 @@ class AsyncDeserializingConsumer(confluent_kafka.aio.AsyncDeserializingConsumer[
     """
 
     async def _start(self, conf: dict[str, Any], **kwargs: Any) -> None:
-        def make(rest: dict[str, Any]) -> None:
-            AIOConsumer.__init__(self, rest, **kwargs)
-
+        make = partial(AIOConsumer.__init__, self, **kwargs)
         found = await _made(self, conf, ("key.deserializer", "value.deserializer"), make)
         self._key_deserializer, self._value_deserializer = found
 
