@@ -14,7 +14,7 @@ from confluent_kafka import TopicPartition
 
 from kclient_quota import AIOConsumer, AIOProducer, Producer
 from kclient_quota.clients.aio.loops import InLoop
-from kclient_quota.clients.aio.pending import InnerProducer
+from kclient_quota.clients.producer.transaction import Transaction
 from kclient_quota.testing.kafka_broker import KafkaBroker
 
 pytestmark = pytest.mark.usefixtures("only_what_is_new")
@@ -418,7 +418,7 @@ def test_who_had_room_in_the_loop_before_takes_none_of_another_when_it_is_collec
             await asyncio.Event().wait()
 
         eras = itertools.count(1)  # as within a transaction that is over
-        monkeypatch.setattr(InnerProducer, "open_era", property(lambda _: next(eras)))
+        monkeypatch.setattr(Transaction, "open_era", property(lambda _: next(eras)))
         monkeypatch.setattr(producer, "_insist", never_ends)
         return producer, asyncio.create_task(producer.produce(TOPIC, b"in the loop before")), await asyncio.sleep(0.05)
 

@@ -18,7 +18,7 @@ from kclient_quota.clients.producer.caller.taking import utf8_bytes
 from kclient_quota.clients.producer.producer import PacedProducer
 from kclient_quota.clients.producer.sender.answers import code_of
 from kclient_quota.clients.producer.sorting import NO_PLACE, Place
-from kclient_quota.clients.producer.transaction import State
+from kclient_quota.clients.producer.transaction import Transaction
 from kclient_quota.clock import Clock
 
 if TYPE_CHECKING:
@@ -205,38 +205,20 @@ class InnerProducer(_Calling):
     def _kq_end_overdue(self) -> KafkaException:
         """Leave the abort to the application's own next call: workers also act while it awaits nothing."""
         error = self._kq_transaction.refuse(aborted=False)
-        self._kq_overdue = self.open_era, error
+        self._kq_overdue = self._kq_transaction.open_era, error
         return error
 
     @property
     def overdue(self) -> KafkaException | None:
         """Why the transaction has to be aborted now, where that was asked for."""
-        if self._kq_overdue is None or self._kq_overdue[0] != self.open_era:
+        if self._kq_overdue is None or self._kq_overdue[0] != self._kq_transaction.open_era:
             return None
         return self._kq_overdue[1]
 
     @property
-    def has_transactions(self) -> bool:
-        """Whether it has transactions at all."""
-        return self._kq_transaction.possible
-
-    @property
-    def open_era(self) -> int | None:
-        """What tells the open transaction from others; None when none is open."""
-        return self._kq_transaction.open_era
-
-    @property
-    def is_in_transaction(self) -> bool:
-        """Whether one is open, or was ended within a call that has told so: the application has yet to abort that."""
-        return self._kq_transaction.state is not State.NONE
-
-    def leave(self) -> None:
-        """The transaction is being aborted: what waits in it does so in vain."""
-        self._kq_transaction.era += 1
-
-    def insist(self, era: int | None) -> None:
-        """Raise when the transaction of this era is over."""
-        self._kq_transaction.insist(era)
+    def transaction(self) -> Transaction:
+        """What it knows of its transaction."""
+        return self._kq_transaction
 
     def begin_wait_ms(self) -> int:
         """For how long a transaction had better not be begun."""

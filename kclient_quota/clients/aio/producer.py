@@ -88,7 +88,7 @@ class AIOProducer(Handing, AIOTelemetryMethods):
         self._producer: InnerProducer = InnerProducer(conf, heartbeat=plain)
         if not self._raises:
             self._producer.ask_from_workers()
-        self._clock = self._producer.clock
+        self._clock, self._transaction = self._producer.clock, self._producer.transaction
         self._batch_size = max(1, batch_size)
         self._buffer_timeout = buffer_timeout if buffer_timeout > 0 else None
         self._heartbeat = heartbeat
@@ -126,7 +126,7 @@ class AIOProducer(Handing, AIOTelemetryMethods):
         """
         self._refuse_closed()
         here = self._loops.get(asyncio.get_running_loop()) or self._joined()
-        era = self._producer.open_era
+        era = self._transaction.open_era
         if era is not None:  # elsewhere there is nothing to look for, which would cost as much as the message
             await self._abort_overdue()
         if not (isinstance(value, TEXT) and isinstance(key, TEXT)):
@@ -142,7 +142,7 @@ class AIOProducer(Handing, AIOTelemetryMethods):
         while True:
             if not self._buffer.claim(pending):
                 await self._wait_for_slot(here, pending)
-            if era is None or (self._producer.overdue is None and era == self._producer.open_era):
+            if era is None or (self._producer.overdue is None and era == self._transaction.open_era):
                 break
             self._buffer.release(pending)  # before all that is awaited: who has a slot has a message there, too
             await self._abort_overdue()
@@ -207,7 +207,7 @@ class AIOProducer(Handing, AIOTelemetryMethods):
         return await self._deliver(self._deadline_ms(*args, **kwargs))
 
     async def _deliver(self, deadline_ms: int | None, stop: Callable[[], bool] = bool) -> int:
-        era = self._producer.open_era
+        era = self._transaction.open_era
         if deadline_ms is not None:
             await self._call(self._producer.flush_ends_in, (deadline_ms - self._clock.now_ms()) / 1000)
         left = await self._flush(deadline_ms, stop)

@@ -14,6 +14,7 @@ from kclient_quota.clients.aio.buffer import Buffer
 from kclient_quota.clients.aio.loops import InLoop, ended
 from kclient_quota.clients.aio.pending import InnerProducer, fail
 from kclient_quota.clients.producer.caller.waiting import SLICE_MS
+from kclient_quota.clients.producer.transaction import State, Transaction
 from kclient_quota.clock import Clock
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ class AIOTransactions(confluent_kafka.aio.AIOProducer):
     """confluent_kafka.aio's AIOProducer, whose transactions mind the quota and messages that wait for it."""
 
     _producer: InnerProducer
+    _transaction: Transaction
     _refused: bool
     _raises: bool
     _max_block_ms: int
@@ -101,7 +103,7 @@ class AIOTransactions(confluent_kafka.aio.AIOProducer):
     @contextmanager
     def _being_ended(self) -> Iterator[None]:
         """What other tasks produce from here on is refused: a commit would wait for it, and for all that follows."""
-        era = self._producer.open_era
+        era = self._transaction.open_era
         with self._buffer.lock:
             self._ends.append(era)
         try:
@@ -112,10 +114,10 @@ class AIOTransactions(confluent_kafka.aio.AIOProducer):
 
     @property
     def _is_being_ended(self) -> bool:
-        return bool(self._ends) and self._producer.has_transactions and self._producer.open_era in self._ends
+        return bool(self._ends) and self._transaction.possible and self._transaction.open_era in self._ends
 
     async def _commit(self, *args: Any) -> Any:
-        era = self._producer.open_era
+        era = self._transaction.open_era
         await self._abort_overdue()
         if await self.flush(*args):
             text = "commit_transaction: messages still wait for the quota, or for a broker; try again"
@@ -129,8 +131,8 @@ class AIOTransactions(confluent_kafka.aio.AIOProducer):
 
     async def abort_transaction(self, *args: Any, **kwargs: Any) -> Any:
         """As confluent_kafka.aio's; does not wait for the quota: messages that do are dropped, their futures fail."""
-        if not kwargs and fit_time(*args) and self._producer.is_in_transaction:  # otherwise it will be refused
-            self._producer.leave()
+        if not kwargs and fit_time(*args) and self._transaction.state is not State.NONE:  # otherwise it will be refused
+            self._transaction.era += 1  # what waits in it does so in vain
             self._drop_purged()
         with self._being_ended():
             done = await self._call(self._producer.abort_transaction, *args, **kwargs)
@@ -163,9 +165,9 @@ class AIOTransactions(confluent_kafka.aio.AIOProducer):
 
     async def _insist(self, era: int | None) -> None:
         """Raise when the transaction of this `open_era` is over, once the callback has returned that ended it."""
-        if era is not None and era != self._producer.open_era:
+        if era is not None and era != self._transaction.open_era:
             await self._here().beats.idle(self._max_block_ms / 1000)
-            self._producer.insist(era)
+            self._transaction.insist(era)
 
     def _drop_purged(self) -> None:
         purged = KafkaException(KafkaError(KafkaError._PURGE_QUEUE))  # noqa: SLF001 - confluent_kafka's name
