@@ -50,6 +50,14 @@ def conf(broker: EmbeddedBroker, **more: object) -> dict[str, object]:
     return {"bootstrap.servers": broker.bootstrap_servers, "group.id": "g", "client.id": "app", **more}
 
 
+@pytest.mark.parametrize("timeout", [float("inf"), float("nan")])
+def test_a_poll_without_end_returns_what_has_come(broker: EmbeddedBroker, timeout: float) -> None:
+    """As confluent_kafka's, which C takes any such number of seconds for; it was an OverflowError, or a ValueError."""
+    with kclient_quota.ShareConsumer(conf(broker)) as consumer:
+        consumer.subscribe(["t"])
+        assert len(consumer.poll(timeout)) > 0
+
+
 def place(message: Any) -> tuple[int, int]:
     return message.partition(), message.offset()
 

@@ -11,7 +11,6 @@ import concurrent.futures
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from math import inf
 from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
@@ -24,7 +23,7 @@ from kclient_quota.clients.aio.handing import Handing
 from kclient_quota.clients.aio.heartbeat import Beats
 from kclient_quota.clients.aio.loops import InLoop, InThisThread, ended
 from kclient_quota.clients.aio.pending import InnerProducer, Pending, message_of, never_blocking
-from kclient_quota.clients.calls import TEXT, real
+from kclient_quota.clients.calls import TEXT
 from kclient_quota.clients.producer.caller.waiting import SLICE_MS
 from kclient_quota.clients.producer.transaction import not_taken
 from kclient_quota.clients.quota_state import BrokerQuotaState
@@ -370,9 +369,6 @@ class AIOProducer(Handing, AIOTelemetryMethods):
     def _refuse_closed(self) -> None:
         if self._is_closed:
             raise RuntimeError("Producer has been closed")
-
-    def _deadline_ms(self, timeout: float = -1) -> int | None:
-        return self._clock.now_ms() + round(timeout * 1000) if 0 <= real(timeout) < inf else None
 
     def _slice_ms(self, deadline_ms: int | None) -> int:
         return SLICE_MS if deadline_ms is None else min(SLICE_MS, max(0, deadline_ms - self._clock.now_ms()))

@@ -13,6 +13,7 @@ from kclient_quota.clients.aio.arguments import fit_time
 from kclient_quota.clients.aio.buffer import Buffer
 from kclient_quota.clients.aio.loops import InLoop, ended
 from kclient_quota.clients.aio.pending import InnerProducer, fail
+from kclient_quota.clients.calls import ends_ms
 from kclient_quota.clients.producer.caller.waiting import SLICE_MS
 from kclient_quota.clients.producer.transaction import State, Transaction
 from kclient_quota.clock import Clock
@@ -54,7 +55,7 @@ class AIOTransactions(confluent_kafka.aio.AIOProducer):
         raise NotImplementedError
 
     def _deadline_ms(self, timeout: float = -1) -> int | None:
-        raise NotImplementedError
+        return ends_ms(timeout, self._clock.now_ms())
 
     async def begin_transaction(self, *args: Any, **kwargs: Any) -> Any:
         """As confluent_kafka.aio's; waits first where a transaction begun now would have to be aborted.

@@ -20,6 +20,7 @@ from kclient_quota.clients.agents import CShareConsumer
 from kclient_quota.clients.calls import (
     CallApart,
     NotMade,
+    ends_ms,
     has_started,
     interruptible,
     log_in_as,
@@ -135,17 +136,16 @@ class PacedShareConsumer(CShareConsumer, TelemetryMethods):
         timeout_s = seconds(timeout)
         if not isinstance(timeout_s, int | float):
             return super().poll(timeout)  # which says what is wrong
-        clock = SYSTEM_CLOCK
-        end_ms = None if timeout_s < 0 else clock.now_ms() + round(timeout_s * 1000)
+        end_ms = ends_ms(timeout_s, SYSTEM_CLOCK.now_ms())
         has_committed = False
         while True:
             self._kq_tell()  # while nothing is in hand that would be lost with what their callback raises
-            now_ms = clock.now_ms()
+            now_ms = SYSTEM_CLOCK.now_ms()
             left_ms = SLICE_MS if end_ms is None else max(0, end_ms - now_ms)
             wait_ms = self._kq_wait_ms(now_ms)
             if wait_ms == 0:
                 messages = self._kq_poll_for(min(left_ms, SLICE_MS))
-                if len(messages) or (end_ms is not None and clock.now_ms() >= end_ms):
+                if len(messages) or (end_ms is not None and SYSTEM_CLOCK.now_ms() >= end_ms):
                     return messages
                 continue
             if not has_committed:

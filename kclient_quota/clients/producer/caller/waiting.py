@@ -11,8 +11,16 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from confluent_kafka import KafkaException
 
 from kclient_quota.clients.agents import CProducer
-from kclient_quota.clients.calls import CallApart, inside, interruptible, may_be_a_handlers, moments, real, undisturbed
-from kclient_quota.clients.producer.outbox import Handed, Outbox
+from kclient_quota.clients.calls import (
+    CallApart,
+    ends_ms,
+    inside,
+    interruptible,
+    may_be_a_handlers,
+    moments,
+    undisturbed,
+)
+from kclient_quota.clients.producer.outbox import Callback, Handed, Outbox
 from kclient_quota.clients.producer.transaction import Transaction
 from kclient_quota.clock import Clock
 from kclient_quota.errors import QUEUE_FULL
@@ -118,14 +126,7 @@ class WaitingProducer(CProducer):
             self._kq_beginning.ask(self.ask_librdkafka, within_ms)
 
     def _kq_pass_on(
-        self,
-        topic: str,
-        value: Any,
-        key: Any,
-        partition: int,
-        callback: Callable[..., Any] | None,
-        timestamp: int,
-        headers: Any,
+        self, topic: str, value: Any, key: Any, partition: int, callback: Callback | None, timestamp: int, headers: Any
     ) -> None:
         """What confluent_kafka's `produce()` does."""
         if self._kq_asks_produce:
@@ -271,8 +272,7 @@ class WaitingProducer(CProducer):
             self._kq_let_pass(max(0, min(left_ms, SLICE_MS)))
 
     def _kq_deadline_ms(self, timeout: float) -> int | None:
-        timeout = real(timeout)
-        return self._kq_clock.now_ms() + round(timeout * 1000) if 0 <= timeout < inf else None
+        return ends_ms(timeout, self._kq_clock.now_ms())
 
     def _kq_left_s(self, deadline_ms: int | None) -> float:
         return -1 if deadline_ms is None else max(0, deadline_ms - self._kq_clock.now_ms()) / 1000
