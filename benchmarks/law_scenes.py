@@ -200,7 +200,9 @@ def _untold(untold: Untold) -> Figure:
     requests, throttles_ms = 0, []
     muted_until_ms = 0
     for now_ms in range(0, 180_000, 5):
-        while now_ms >= muted_until_ms and pacer.admit_at_ms(MESSAGE_BYTES, now_ms) <= now_ms:
+        full = pacer.request_bytes
+        while now_ms >= muted_until_ms and pacer.admit_at_ms(MESSAGE_BYTES, now_ms, full_bytes=full) <= now_ms:
+            full = 0  # the rest of a request follows
             pacer.on_sent(MESSAGE_BYTES, now_ms)
             broker.record(size, now_ms)
             throttle_ms = throttle_time_ms(broker.measure(now_ms), untold.byte_rate, broker.window_size_ms(now_ms))

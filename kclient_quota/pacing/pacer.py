@@ -71,11 +71,11 @@ class Pacer:
         self._slow_start_bytes = float(SLOW_START_BYTES)
         self._pace = inf  # bytes per ms
         self._usual_pace = inf  # the same, as long as the window has room
-        self._quantum = 0.0  # bytes that open the gate
+        self._quantum = 0.0  # bytes of a request
         self._lump = 0.0  # bytes that callers have lately wanted to send at once
         self._ceiling = 0.0  # bytes that the bank may hold
         self._bank = 0.0  # bytes that may go now; below zero after a message bigger than what there was
-        self._open = True  # within a request, whose bytes follow each other at once
+        self._waits = False  # whether a caller has asked, and nothing has gone since
         self._at_ms = 0  # what the bank is reckoned to
         self._idle_since_ms: float | None = None  # since when the bank has been full
         self._begun_at_ms: int | None = None  # when the window began, until it is known when the broker's did
@@ -91,16 +91,15 @@ class Pacer:
 
     # What the owner asks
 
-    def admit_at_ms(self, nbytes: int, now_ms: int, *, full_bytes: float | None = None) -> int:
+    def admit_at_ms(self, nbytes: int, now_ms: int, *, full_bytes: float = 0.0) -> int:
         """The earliest time at which `nbytes` may go; `now_ms` or less means now. Commits nothing.
 
-        A message bigger than any burst is admitted once a request's worth is there, and paid back afterwards.
+        A message bigger than any burst is admitted once a burst's worth is there, and paid back afterwards.
 
         Args:
             nbytes: of what is to go.
             now_ms: now.
-            full_bytes: how much the caller would send at once if there was more of it: so much must be there, in place
-                of a request's worth. None: what goes is part of a request, whose bytes follow each other at once.
+            full_bytes: how much the caller would send at once if there was more of it: so much must be there, too.
         """
         if not self._at_ms <= now_ms < self._review_at_ms:
             self._review(now_ms)
@@ -109,11 +108,8 @@ class Pacer:
         bank = self._settle(now_ms)
         if nbytes > self._lump:
             self._want_lump(nbytes)
-        if full_bytes is None and self._open and bank >= nbytes / 2:
-            return self._wait_until_ms
-        self._open = False
-        least = self._quantum if full_bytes is None else min(full_bytes, self._lump)
-        missing = max(min(nbytes, self._lump), least) - bank
+        self._waits = True
+        missing = min(max(nbytes, full_bytes), self._lump) - bank
         if missing <= 0.0:
             return self._wait_until_ms
         wait_ms = ceil(missing / self._pace)
@@ -183,7 +179,7 @@ class Pacer:
             return
         self._bank = self._settle(now_ms) - nbytes
         self._idle_since_ms = None
-        self._open = True
+        self._waits = False
 
     def on_late_count(self, nbytes: int, now_ms: int) -> None:
         """`nbytes` more than was told have been sent, some of them before the last throttle, maybe."""
@@ -210,8 +206,8 @@ class Pacer:
 
     def owed_ms(self, now_ms: int) -> int:
         """After how long all that was sent ahead of its time is paid back."""
-        bank = self._bank if self._pace == inf else self._settle(now_ms)
-        return 0 if self._pace == inf or bank >= 0.0 else ceil(-bank / self._usual_pace)
+        bank = 0.0 if self._pace == inf else self._settle(now_ms)
+        return 0 if bank >= 0.0 else ceil(-bank / self._usual_pace)
 
     def on_success(self, nbytes: int, now_ms: int) -> None:
         """`nbytes` have been acknowledged: slow start may have as many more on their way.
@@ -288,7 +284,7 @@ class Pacer:
         before = self._bank
         bank = before + (now_ms - settled_ms) * self._pace
         late = bank - self._ceiling
-        if not self._open and 0.0 < late < self._quantum and self._wait_until_ms <= settled_ms:
+        if self._waits and 0.0 < late < self._quantum and self._wait_until_ms <= settled_ms:
             self._want_lump(max(self._lump, min(self._lump + late, self._quantum * (1.0 + LATENESS))))
         if bank >= self._ceiling:
             if self._idle_since_ms is None:
@@ -321,7 +317,7 @@ class Pacer:
         limit = self._share.limit
         if rate == inf:
             self._pace = self._usual_pace = rate
-            self._open = True
+            self._waits = False
             return
         if limit is not None:
             if rate >= limit * SHARED_TARGET:

@@ -82,7 +82,7 @@ class World:
             if ahead and ahead + nbytes > pacer.outstanding_bytes:
                 at = mine + 2
                 break
-            at = pacer.admit_at_ms(nbytes, mine)
+            at = pacer.admit_at_ms(nbytes, mine, full_bytes=0 if request else pacer.request_bytes)
             if at > mine:
                 break
             pacer.on_sent(nbytes, mine)

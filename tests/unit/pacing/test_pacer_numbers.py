@@ -20,37 +20,33 @@ ENDLESS = float("inf")
 
 
 @pytest.mark.parametrize(
-    ("bank", "is_open", "nbytes", "full_bytes", "at_ms"),
+    ("bank", "nbytes", "full_bytes", "at_ms"),
     [
-        # of a request that has begun the rest follows while half of it is there
-        (500.0, True, 1_000, None, 0),
-        (499.0, True, 1_000, None, T0 + 96),
-        (0.0, True, 0, None, 0),
-        (500.0, True, 1_000, 1_000.0, T0 + 5),
-        # else a request's worth, or what the caller would send at once
-        (500.0, False, 1_000, None, T0 + 95),
-        (9_999.0, False, 1_000, None, T0 + 1),
-        (10_000.0, False, 1_000, None, 0),
-        (12_000.0, False, 1_000, None, 0),
-        (0.0, False, 1_000, 3_000.0, T0 + 30),
-        (0.0, False, 1_000, 3_001.0, T0 + 31),
-        (0.0, False, 5_000, 3_000.0, T0 + 50),
-        (-100.0, False, 1_000, 20_000.0, T0 + 101),
-        (3_000.0, False, 1_000, 3_000.0, 0),
+        # what is to go must be there
+        (1_000.0, 1_000, 0.0, 0),
+        (999.0, 1_000, 0.0, T0 + 1),
+        (0.0, 0, 0.0, 0),
+        # and what the caller would send at once, up to a request's worth
+        (500.0, 1_000, 1_000.0, T0 + 5),
+        (0.0, 1_000, 3_000.0, T0 + 30),
+        (0.0, 1_000, 3_001.0, T0 + 31),
+        (0.0, 5_000, 3_000.0, T0 + 50),
+        (-100.0, 1_000, 20_000.0, T0 + 101),
+        (3_000.0, 1_000, 3_000.0, 0),
         # a lump of up to five requests is waited for; what is larger is paid back
-        (0.0, False, 20_000, 1.0, T0 + 200),
-        (0.0, False, 50_000, 1.0, T0 + 500),
-        (0.0, False, 50_001, 1.0, T0 + 500),
-        (0.0, False, 900_000, None, T0 + 500),
+        (0.0, 20_000, 1.0, T0 + 200),
+        (0.0, 50_000, 1.0, T0 + 500),
+        (0.0, 50_001, 1.0, T0 + 500),
+        (0.0, 900_000, 0.0, T0 + 500),
     ],
 )
-def test_when_so_many_bytes_may_go(bank, is_open, nbytes, full_bytes, at_ms):
-    pacer = still(bank=bank, open=is_open)
+def test_when_so_many_bytes_may_go(bank, nbytes, full_bytes, at_ms):
+    pacer = still(bank=bank, waits=False)
     assert pacer.admit_at_ms(nbytes, T0, full_bytes=full_bytes) == at_ms
-    assert pacer._open == (is_open and at_ms == 0)
-    pacer = still(bank=bank, open=is_open, wait_until_ms=T0 + 7_000)
+    assert pacer._waits
+    pacer = still(bank=bank, wait_until_ms=T0 + 7_000)
     assert pacer.admit_at_ms(nbytes, T0, full_bytes=full_bytes) == T0 + 7_000
-    pacer = still(bank=bank, open=is_open, wait_until_ms=T0 - 1)
+    pacer = still(bank=bank, wait_until_ms=T0 - 1)
     assert pacer.admit_at_ms(nbytes, T0, full_bytes=full_bytes) == (at_ms or T0 - 1)
 
 
@@ -64,7 +60,7 @@ def test_what_takes_longer_than_a_request_is_waited_for_as_if_the_window_had_roo
 
 @pytest.mark.parametrize(("bank", "wait_ms"), [(0.0, 100), (-89_900.0, 999), (-90_000.0, 1_000), (-90_001.0, 1_000)])
 def test_a_learnt_rate_is_asked_for_again_within_a_second(bank, wait_ms):
-    assert still(None, bank=bank, usual_pace=1.0).admit_at_ms(1, T0) == T0 + wait_ms
+    assert still(None, bank=bank, usual_pace=1.0).admit_at_ms(1, T0, full_bytes=10_000) == T0 + wait_ms
 
 
 def test_a_lump_that_was_wanted_is_banked_for():
@@ -129,33 +125,33 @@ def test_what_is_owed_takes_as_long_as_it_usually_does(bank, owed_ms):
     ],
 )
 def test_time_is_banked_up_to_a_ceiling(bank, after_ms, settled, idle_since_ms):
-    pacer = still(bank=bank, open=True)
+    pacer = still(bank=bank, waits=False)
     assert pacer._settle(T0 + after_ms) == pacer._bank == settled
     assert (pacer._at_ms, pacer._idle_since_ms) == (T0 + max(after_ms, 0), idle_since_ms)
-    pacer = still(bank=bank, open=True, idle_since_ms=5.0)
+    pacer = still(bank=bank, waits=False, idle_since_ms=5.0)
     pacer._settle(T0 + after_ms)
     assert pacer._idle_since_ms == 5.0
 
 
 @pytest.mark.parametrize(
-    ("bank", "is_open", "wait_until_ms", "lump", "settled"),
+    ("bank", "waits", "wait_until_ms", "lump", "settled"),
     [
-        (12_000.0, False, 0, 11_000.0, 14_000.0),
-        (12_000.0, False, T0, 11_000.0, 14_000.0),
-        (11_000.5, False, 0, 10_000.5, 13_000.5),
-        (12_000.0, False, T0 + 1, 10_000.0, 13_000.0),
-        (12_000.0, True, 0, 10_000.0, 13_000.0),
-        (11_000.0, False, 0, 10_000.0, 13_000.0),
-        (11_001.0, False, 0, 10_001.0, 13_001.0),
-        (14_000.0, False, 0, 13_000.0, 16_000.0),
-        (15_000.0, False, 0, 13_000.0, 16_000.0),
-        (20_999.0, False, 0, 13_000.0, 20_999.0),
-        (21_000.0, False, 0, 10_000.0, 21_000.0),
+        (12_000.0, True, 0, 11_000.0, 14_000.0),
+        (12_000.0, True, T0, 11_000.0, 14_000.0),
+        (11_000.5, True, 0, 10_000.5, 13_000.5),
+        (12_000.0, True, T0 + 1, 10_000.0, 13_000.0),
+        (12_000.0, False, 0, 10_000.0, 13_000.0),
+        (11_000.0, True, 0, 10_000.0, 13_000.0),
+        (11_001.0, True, 0, 10_001.0, 13_001.0),
+        (14_000.0, True, 0, 13_000.0, 16_000.0),
+        (15_000.0, True, 0, 13_000.0, 16_000.0),
+        (20_999.0, True, 0, 13_000.0, 20_999.0),
+        (21_000.0, True, 0, 10_000.0, 21_000.0),
     ],
 )
-def test_who_comes_a_little_late_for_what_was_waited_for_may_bank_more(bank, is_open, wait_until_ms, lump, settled):
+def test_who_comes_a_little_late_for_what_was_waited_for_may_bank_more(bank, waits, wait_until_ms, lump, settled):
     """Twenty milliseconds later 2,000 bytes more are there, 13,000 of which may be banked."""
-    pacer = still(bank=bank, open=is_open, wait_until_ms=wait_until_ms)
+    pacer = still(bank=bank, waits=waits, wait_until_ms=wait_until_ms)
     assert pacer._settle(T0 + 20) == settled
     assert pacer._lump == lump
 
@@ -177,14 +173,14 @@ def test_time_is_what_has_passed():
     assert pacer._settle(25) == 1_500.0
 
 
-def test_what_is_sent_leaves_the_bank_and_opens_the_gate():
+def test_what_is_sent_leaves_the_bank_and_waits_no_more():
     pacer = still(bank=500.0, idle_since_ms=5.0)
     pacer.on_sent(2_000, T0 + 10)
-    assert (pacer._bank, pacer._idle_since_ms, pacer._open, pacer._at_ms) == (-500.0, None, True, T0 + 10)
+    assert (pacer._bank, pacer._idle_since_ms, pacer._waits, pacer._at_ms) == (-500.0, None, False, T0 + 10)
     assert pacer._mirror.total(T0 + 10) == 2_000.0
     free = still(pace=ENDLESS, bank=500.0, idle_since_ms=5.0)
     free.on_sent(2_000, T0 + 10)
-    assert (free._bank, free._idle_since_ms, free._open, free._at_ms) == (500.0, 5.0, False, T0)
+    assert (free._bank, free._idle_since_ms, free._waits, free._at_ms) == (500.0, 5.0, True, T0)
     assert free._mirror.total(T0 + 10) == 2_000.0
     assert free.measured_rate(T0 + 10) == 200.0
 

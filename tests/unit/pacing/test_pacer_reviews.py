@@ -52,7 +52,7 @@ def test_a_pacer_of_nothing_known():
     pacer = Pacer()
     zeros = ("quantum", "lump", "ceiling", "bank", "at_ms", "throttled_until_ms", "wait_until_ms")
     assert [getattr(pacer, f"_{name}") for name in zeros] == [0] * 7
-    assert (pacer._pace, pacer._usual_pace, pacer._open, pacer._idle_since_ms) == (inf, inf, True, None)
+    assert (pacer._pace, pacer._usual_pace, pacer._waits, pacer._idle_since_ms) == (inf, inf, False, None)
     assert (pacer._slow_start_bytes, pacer._mirror.samples, pacer._mirror.window_ms) == (16_384.0, 11, 1_000)
     assert pacer.admit_at_ms(10**9, T0) <= T0
 
@@ -138,7 +138,7 @@ def test_without_a_rate_time_goes_by():
     pacer = still(pace=ENDLESS, bank=-70.0)
     pacer._share.rate = ENDLESS
     pacer._review(T0 + 30)
-    assert (pacer._at_ms, pacer._bank, pacer._open) == (T0 + 30, -70.0, True)
+    assert (pacer._at_ms, pacer._bank, pacer._waits) == (T0 + 30, -70.0, False)
     assert pacer._pace == pacer._usual_pace == inf
 
 

@@ -39,7 +39,7 @@ class ToldPacer:
         self.heard.append(("owed", now_ms))
         return self.owed
 
-    def admit_at_ms(self, nbytes, now_ms, *, full_bytes=None):
+    def admit_at_ms(self, nbytes, now_ms, *, full_bytes=0.0):
         self.heard.append(("admit", nbytes, now_ms, full_bytes))
         return self.at_ms
 
@@ -133,7 +133,7 @@ def still(limit=100_000.0, **state):
         "lump": 10_000.0,
         "ceiling": 13_000.0,
         "bank": 0.0,
-        "open": False,
+        "waits": True,
         "at_ms": T0,
         "review_at_ms": T0 + 10**9,
     }
