@@ -220,21 +220,17 @@ class ConsumerCore:
         """How it fetches now."""
         return self._sizing.sizes
 
-    @sizes.setter
-    def sizes(self, sizes: FetchSizes) -> None:
-        self._sizing.sizes = sizes
-        self._received_messages = 0
-        self._pacer.set_sizes(sizes)
-
     def other_sizes(self, now_ms: int) -> FetchSizes | None:
-        """The sizes to fetch in from now on, if those that there are will not do; the caller heeds it."""
+        """The sizes to fetch in, if those that there are will not do; who fetches in them then tells `change_sizes`."""
         if self._backoff is Backoff.OFF:
             return None
-        wanted = self._sizing.other(self.limit, self._pacer.paces.values(), now_ms)
-        if wanted is not None:
-            self.sizes = wanted
-            self._pacer.change_cost(self._sizing.cost_change)
-        return wanted
+        return self._sizing.other(self.limit, self._pacer.paces.values(), now_ms)
+
+    def change_sizes(self, sizes: FetchSizes) -> None:
+        """Another client fetches in these from now on."""
+        self._received_messages = 0
+        self._pacer.set_sizes(sizes)
+        self._pacer.change_cost(self._sizing.change(sizes))
 
     def resting(self, paused: Collection[Partition], resting: Collection[Partition], now_ms: int) -> set[Partition]:
         """The partitions of which nothing is to be fetched from now on, as others have their turns; after statistics.

@@ -101,12 +101,10 @@ class Sizing:
 
     Attributes:
         sizes: how it fetches now.
-        cost_change: how many times as much of the quota as before a byte of messages takes in these sizes.
     """
 
     def __init__(self, sizes: FetchSizes, now_ms: int) -> None:
         self.sizes = sizes
-        self.cost_change = 1.0
         self._stays_until_ms = now_ms
         self._round_trip_ms = float(ROUND_TRIP_MS)
         self._distances: defaultdict[int, Distance] = defaultdict(Distance)  # of each broker
@@ -214,7 +212,7 @@ class Sizing:
             self._bytes, self._batches = each, 1.0
 
     def other(self, limit: Limit, paces: Collection[BrokerPace], now_ms: int) -> FetchSizes | None:
-        """The sizes to fetch in from now on, if those that there are will not do; the caller heeds it."""
+        """The sizes to fetch in, if those that there are will not do; who fetches in them then tells `change`."""
         if self.sizes.by_hand or now_ms < self._stays_until_ms:
             return None
         if limit.byte_rate is None and self._is_muted_for_long(limit, paces, now_ms):
@@ -223,13 +221,15 @@ class Sizing:
         if self.sizes.like(wanted):
             return None
         self._stays_until_ms = now_ms + STAY_MS
-        before = self._framed
-        self.sizes = wanted
-        self.cost_change = self._framed / before
+        return wanted
+
+    def change(self, sizes: FetchSizes) -> float:
+        """It fetches in these from now on; how many times as much as before a byte of messages takes of the quota."""
+        before, self.sizes = self._framed, sizes
         self._totals.clear()
         for distance in self._distances.values():
             distance.begin_anew()
-        return wanted
+        return self._framed / before
 
     @staticmethod
     def _is_muted_for_long(limit: Limit, paces: Collection[BrokerPace], now_ms: int) -> bool:

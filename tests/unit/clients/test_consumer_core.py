@@ -16,7 +16,7 @@ from kclient_quota.clients.quota_state import BrokerQuotaState
 from kclient_quota.clients.throttle_log import ThrottleLog
 from kclient_quota.config import Backoff, LimitSource
 from kclient_quota.metrics import MetricName
-from kclient_quota.pacing.fetching.fetch_sizes import OPEN, sizes_for, with_sizes
+from kclient_quota.pacing.fetching.fetch_sizes import OPEN, FetchSizes, sizes_for, with_sizes
 from kclient_quota.pacing.fetching.fetch_statistics import fetch_statistics
 from kclient_quota.testing.clock import ManualClock
 
@@ -52,6 +52,12 @@ class Driven:
     def on_throttle(self, name: str, broker_id: int, throttle_ms: int) -> None:
         self.listener.events.append(ThrottleEvent(name, broker_id, throttle_ms / 1000))
         assert not self.listener.hear()
+
+    def other_sizes(self, now_ms: int) -> FetchSizes | None:
+        wanted = self.core.other_sizes(now_ms)
+        if wanted is not None:
+            self.core.change_sizes(wanted)
+        return wanted
 
     def state(self) -> dict[int, BrokerQuotaState]:
         return self.core.state(self.clock.now_ms())
@@ -195,26 +201,43 @@ def test_a_limit_that_is_found_later_is_followed(caplog: pytest.LogCaptureFixtur
 def test_sizes_change_with_the_limit_and_not_too_often() -> None:
     clock = ManualClock()
     gate = gate_of(clock, None, sized_for=None)
-    assert gate.core.other_sizes(0) is None
+    assert gate.other_sizes(0) is None
     gate.core.on_limit(limit_of(QUOTA))
     gate.on_statistics(statistics(0))
-    assert gate.core.other_sizes(0) == sizes_for(QUOTA)
+    assert gate.other_sizes(0) == sizes_for(QUOTA)
     gate.core.on_limit(limit_of(200 * QUOTA))
     gate.on_statistics(statistics(1_000))
-    assert gate.core.other_sizes(1_000) is None
-    assert gate.core.other_sizes(5_000) == sizes_for(200 * QUOTA)
+    assert gate.other_sizes(1_000) is None
+    assert gate.other_sizes(5_000) == sizes_for(200 * QUOTA)
     gate.core.on_limit(limit_of(250 * QUOTA))
     gate.on_statistics(statistics(20_000))
-    assert gate.core.other_sizes(20_000) is None
+    assert gate.other_sizes(20_000) is None
     gate.core.on_limit(limit_of(None))
     gate.on_statistics(statistics(20_000))
-    assert gate.core.other_sizes(20_000) == OPEN
+    assert gate.other_sizes(20_000) == OPEN
     assert not gate.core.paced
+
+
+def test_sizes_that_nobody_can_fetch_in_change_nothing() -> None:
+    """As where a second client cannot be made: the first one's queue was paid for anew every five seconds."""
+    clock = ManualClock()
+    wants, asks_never = (gate_of(clock, 60 * QUOTA, sized_for=None) for _ in range(2))
+    asked = 0
+    for tick in range(60):
+        for gate in (wants, asks_never):
+            gate.on_statistics(statistics(clock.now_ms(), received=tick * 1_500_000, messages=tick * 1_500))
+        asked += wants.core.other_sizes(clock.now_ms()) is not None
+        for gate in (wants, asks_never):
+            if gate.ask() == 0:
+                gate.charge([message(100_000)] * 6)
+        assert (wants.credit, wants.state()) == (asks_never.credit, asks_never.state())
+        clock.sleep_ms(250)
+    assert asked == 3
 
 
 def test_sizes_of_the_users_own_stay_whatever_the_limit() -> None:
     gate = gate_of(ManualClock(), 1_000.0, queue_kbytes=65_536)
-    assert gate.core.other_sizes(0) is None
+    assert gate.other_sizes(0) is None
 
 
 def test_who_learns_fetches_more_as_more_comes_without_being_refused() -> None:
@@ -228,7 +251,7 @@ def test_who_learns_fetches_more_as_more_comes_without_being_refused() -> None:
         clock.sleep_ms(250)
         received += 2_500_000
         gate.on_statistics(statistics(clock.now_ms(), received=received))
-        if core.other_sizes(clock.now_ms()) is not None:
+        if gate.other_sizes(clock.now_ms()) is not None:
             received = 0
             fetched.append(core.sizes.fetch_bytes)
     assert fetched == [4_096, 65_536]
@@ -267,10 +290,10 @@ def test_what_was_granted_before_a_limit_was_learnt_does_not_outlast_it() -> Non
     gate.on_statistics(statistics(250, received=2_000_000))
     gate.on_throttle("b1:9092/1", 1, 2_000)
     assert not gate.core.paced, "64 MB cannot hold fetches back"
-    sizes = gate.core.other_sizes(clock.now_ms())
+    sizes = gate.other_sizes(clock.now_ms())
     assert sizes is not None
     assert sizes.queue_bytes <= 200_000
-    assert gate.core.other_sizes(clock.now_ms() + 60_000) is None
+    assert gate.other_sizes(clock.now_ms() + 60_000) is None
     assert gate.core.paced
     gate.credit = 0.0
     assert gate.ask() == 2_000

@@ -53,7 +53,10 @@ class Reader:
         self.came(n1=(count * (batch_bytes + FRAMING), count))
 
     def other(self, limit: Limit = LIMIT, *rates: float, now_ms: int = 0) -> FetchSizes | None:
-        return self.sizing.other(limit, [told(rate) for rate in rates], now_ms)
+        wanted = self.sizing.other(limit, [told(rate) for rate in rates], now_ms)
+        if wanted is not None:
+            self.sizing.change(wanted)
+        return wanted
 
 
 def test_batches_are_known_after_two_looks_and_each_look_weighs_seven_eighths_at_the_next() -> None:

@@ -69,7 +69,6 @@ class Receiving(Pausing):
         self._kq_credit = 0.0  # bytes that may be taken; endless while nothing limits
         self._kq_ahead = 1
         self._kq_other_sizes: FetchSizes | None = None  # to fetch in, as soon as it can be done
-        self._kq_sizes_of_now = listener.core.sizes
         self._kq_make_at_ms = 0
 
     # Receiving ----------------------------------------------------------------------------------------------------
@@ -330,7 +329,6 @@ class Receiving(Pausing):
             fetcher = self._kq_made_to_fetch(sizes)
             self._kq_make_at_ms = now_ms + MAKE_AGAIN_MS if fetcher is None else now_ms
         if fetcher is None:
-            self._kq_core.sizes = self._kq_sizes_of_now
             return
         self._kq_drain()
         expected = {**self._kq_received.offsets(), **self._kq_held.next_offsets()}
@@ -338,7 +336,7 @@ class Receiving(Pausing):
         self._kq_sought.update({key: (at, None) for key, at in expected.items() if self._kq_starts.get(key) != at})
         self._kq_received.ends_come_again(self._kq_held.ends() if self._kq_tells_ends else {})
         self._kq_fetch_by(fetcher, expected, self._kq_listener.told)
-        self._kq_sizes_of_now = sizes
+        self._kq_core.change_sizes(sizes)
         self._kq_listener.is_split = self._kq_goes_round = True
 
     def _kq_drain(self) -> list[Message]:
