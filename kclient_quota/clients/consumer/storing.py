@@ -100,10 +100,6 @@ class Storing(Receiving):
         with self._kq_alone():
             super()._kq_change_sizes(sizes)
 
-    def _kq_after_statistics(self) -> None:
-        super()._kq_after_statistics()
-        self._kq_store_if_due()
-
     def _kq_store_if_due(self) -> None:
         """By whoever calls again and again: nothing is stored beside while librdkafka's queue is waited at."""
         if self._kq_clock.now_ms() - self._kq_stored_at_ms >= self._kq_store_every_ms:

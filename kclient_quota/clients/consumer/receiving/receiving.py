@@ -312,7 +312,8 @@ class Receiving(Pausing):
         """Attend to what callbacks have noted, and see whether a quota applies that did not, or none any more."""
         if self._kq_events or self._kq_listener.fetcher_events:
             if self._kq_listener.hear():
-                self._kq_after_statistics()
+                self._kq_idle.flush(self._kq_clock.now_ms())
+                self._kq_store_if_due()
                 self._kq_ask_again(self._kq_listener.told)
                 # What a signal has ended is done the next time.
                 self._kq_other_sizes = self._kq_core.other_sizes(self._kq_clock.now_ms()) or self._kq_other_sizes
@@ -372,10 +373,6 @@ class Receiving(Pausing):
             self._kq_credit = ENDLESS
         elif self._kq_credit == ENDLESS:
             self._kq_credit = 0.0
-
-    def _kq_after_statistics(self) -> None:
-        """Once a second or more often."""
-        self._kq_idle.flush(self._kq_clock.now_ms())
 
 
 def _is_sane(count: object, timeout: object) -> bool:
