@@ -27,6 +27,7 @@ from confluent_kafka import (
 from kclient_quota.clients.agents import CConsumer
 from kclient_quota.clients.calls import CallApart, interruptible
 from kclient_quota.clients.consumer.receiving.held import Partition, key_of
+from kclient_quota.clients.consumer.receiving.listening import STATISTICS_MS
 from kclient_quota.clients.librdkafka.statistics_schedule import told_ms
 from kclient_quota.clock import unix_ms
 from kclient_quota.config import DEFAULT_CLIENT_ID, is_true
@@ -37,7 +38,6 @@ logger = logging.getLogger("kclient_quota")
 COMMITTED_S: Final = 5.0
 EARLIEST: Final = {"earliest", "smallest", "beginning"}
 LATEST: Final = {"latest", "largest", "end"}
-STATISTICS_MS: Final = 250
 _NOT_TOLD: Final = "Failed to fetch committed offsets"
 """How librdkafka begins to say that it could not ask the group where partitions begin. It does not ask again."""
 _PASSES: Final = frozenset(
@@ -98,6 +98,7 @@ class Fetching(CConsumer):
         """Remember how to make another client, by the final configuration of this one; `events` takes what it says."""
         self._kq_starts = {}
         self._kq_asked = set()
+        self._kq_paused, self._kq_paused_by_us = set(), []
         self._kq_fetcher_events = events
         self._kq_fetcher_conf = {key: value for key, value in conf.items() if key not in _MEMBERS_OWN}
         self._kq_reset = str(conf.get("auto.offset.reset", self._kq_reset)).lower()

@@ -2,7 +2,7 @@
 
 from confluent_kafka import TopicPartition
 
-from kclient_quota.clients.consumer.receiving.held import Partition, key_of
+from kclient_quota.clients.consumer.receiving.held import key_of
 from kclient_quota.clients.consumer.receiving.recovering import Recovering, in_turn
 
 
@@ -10,11 +10,6 @@ class Pausing(Recovering):
     """confluent_kafka's Consumer, whose pauses are the application's whatever else is paused."""
 
     _kq_is_open = False
-    _kq_paused: set[Partition]
-
-    def _kq_prepare_pausing(self) -> None:
-        self._kq_paused = set()
-        self._kq_paused_by_us = []
 
     def _kq_resume_ours(self) -> None:
         """Some of what was held is being handed over: there is room again."""

@@ -64,7 +64,6 @@ class Receiving(Pausing):
         self._kq_idle = PollIdle()
         self._kq_waited = WaitTime()
         self._kq_prepare_recovering()
-        self._kq_prepare_pausing()
         self._kq_goes_round = bool(interceptors)  # no call goes straight on to confluent_kafka's `consume`
         self._kq_credit = 0.0  # bytes that may be taken; endless while nothing limits
         self._kq_ahead = 1

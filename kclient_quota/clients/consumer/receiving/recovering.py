@@ -160,7 +160,8 @@ class Recovering(Fetching):
             if self._kq_held.there > len(messages) and not self._kq_held.gone:
                 self._kq_note_silence(messages)
         if self._kq_was_silent:
-            self._kq_set_held_aside()
+            # It still counts for positions, which are the application's.
+            self._kq_held.set_aside(set(map(key_of, super().assignment())))
         self._kq_in_doubt = 0
 
     def _kq_note_silence(self, events: list[Message]) -> None:
@@ -172,10 +173,6 @@ class Recovering(Fetching):
         errors = (error for event in events if (error := event.error()) is not None)
         if any(error.code() == KafkaError._MAX_POLL_EXCEEDED for error in errors):  # noqa: SLF001 - its name
             self._kq_was_silent = True
-
-    def _kq_set_held_aside(self) -> None:
-        """It still counts for positions, which are the application's."""
-        self._kq_held.set_aside(set(map(key_of, super().assignment())))
 
     def _kq_note_running(self, messages: list[Message]) -> None:
         """What librdkafka gives is not paused: it passes over a pause of partitions that it has never had assigned.
