@@ -18,7 +18,7 @@ from kclient_quota.clients.heartbeat import Heartbeat
 from kclient_quota.clients.librdkafka.statistics import COORDINATOR, StatisticsReader
 from kclient_quota.clients.limits import Limit
 from kclient_quota.clients.quota_state import BrokerQuotaState
-from kclient_quota.clients.throttle_log import words
+from kclient_quota.clients.throttle_log import WARN_EVERY_MS, words
 from kclient_quota.config import Backoff
 from kclient_quota.metrics import CONSUMER, ClientThrottleMetrics, MetricName
 from kclient_quota.pacing.fetching.fetch import ONLY, RECORD_BYTES, FetchPacer
@@ -32,8 +32,6 @@ MOST_LATENESS_MS: Final = 600_000
 """An event that seems to have waited longer than this tells that the clock has jumped."""
 REQUEST_THROTTLE_MS: Final = 1_000
 """A request quota never throttles for longer than one window."""
-SAY_EVERY_MS: Final = 60_000
-"""One line a minute for every cause."""
 ENDLESS: Final = float("inf")
 
 
@@ -229,8 +227,7 @@ class ConsumerCore:
     def change_sizes(self, sizes: FetchSizes) -> None:
         """Another client fetches in these from now on."""
         self._received_messages = 0
-        self._pacer.set_sizes(sizes)
-        self._pacer.change_cost(self._sizing.change(sizes))
+        self._pacer.set_sizes(sizes, self._sizing.change(sizes))
 
     def resting(self, paused: Collection[Partition], resting: Collection[Partition], now_ms: int) -> set[Partition]:
         """The partitions of which nothing is to be fetched from now on, as others have their turns; after statistics.
@@ -301,11 +298,10 @@ class ConsumerCore:
         found[MetricName("poll-headroom-ms", "consumer-metrics", tags)] = float(beat.headroom_ms(now_ms))
         stalled = sum(1 for watch in list(self._stalls.values()) if watch.stall is not None)
         received = sum(pace.received_bytes or 0 for pace in list(self._pacer.paces.values()))
-        lost = self._lost.total
-        group = "consumer-fetch-manager-metrics"
+        lost, group = self._lost.total, "consumer-fetch-manager-metrics"
         found[MetricName("quota-fetch-lost-bytes-total", group, tags)] = float(lost)
         found[MetricName("quota-fetch-lost-ratio", group, tags)] = min(1.0, lost / received) if received else 0.0
-        found[MetricName("fetch-stalled-brokers", "consumer-fetch-manager-metrics", tags)] = float(stalled)
+        found[MetricName("fetch-stalled-brokers", group, tags)] = float(stalled)
         return found
 
     def state(self, now_ms: int) -> dict[int, BrokerQuotaState]:
@@ -327,7 +323,7 @@ class ConsumerCore:
         )
 
     def _say(self, cause: str, text: str, now_ms: int, *, is_warning: bool = True, **extra: Any) -> None:
-        if (said_at_ms := self._said_at_ms.get(cause)) is not None and now_ms - said_at_ms < SAY_EVERY_MS:
+        if (said_at_ms := self._said_at_ms.get(cause)) is not None and now_ms - said_at_ms < WARN_EVERY_MS:
             return
         self._said_at_ms[cause] = now_ms
         fields = {"client_id": self._client_id, "consumer_byte_rate": self.limit.byte_rate, **extra}
@@ -343,11 +339,11 @@ class ConsumerCore:
 
     def _mute(self, node: int, until_ms: int) -> None:
         """The broker answers nothing until then, which says nothing of how many bytes may be fetched."""
-        if pace := self._pacer.paces.get(node) or self._pacer.paces.get(ONLY):
+        if pace := self._pacer.pace_of(node):
             pace.throttled_until_ms = max(pace.throttled_until_ms, until_ms)
 
     def _watch_stall(self, node: int, throttle_ms: int, now_ms: int) -> None:
-        pace = self._pacer.paces.get(node) or self._pacer.paces.get(ONLY)
+        pace = self._pacer.pace_of(node)
         if pace is None or (self.limit.request_percentage is not None and throttle_ms <= REQUEST_THROTTLE_MS):
             return
         if self.limit.byte_rate is None and throttle_ms <= CROWD_WINDOWS * self.limit.window_ms:

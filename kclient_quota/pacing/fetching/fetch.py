@@ -95,6 +95,10 @@ class FetchPacer:
         """The pace of every broker that messages came from, by id; `ONLY` as long as none is known."""
         return self._paces
 
+    def pace_of(self, node: int) -> BrokerPace | None:
+        """That of a broker; of all as long as none is known. None: of one that nothing is fetched from."""
+        return self._paces.get(node) or self._paces.get(ONLY)
+
     @property
     def queued_bytes(self) -> int:
         """Wire bytes that librdkafka's queue holds, about."""
@@ -191,9 +195,8 @@ class FetchPacer:
         if self._is_torn:
             self._is_torn, self._blind_at_ms = False, seen.at_ms
         for node, (total, responses) in seen.received.items():
-            pace = self._paces.get(node)
-            if pace is not None:
-                pace.on_received(total, responses, seen.at_ms)
+            if node in self._paces:
+                self._paces[node].on_received(total, responses, seen.at_ms)
         for pace in self._paces.values() if self.fits else ():
             pace.pay_prefetch(self._sizes.queue_bytes / len(self._paces))
         if self._queued >= self._sizes.queue_bytes:
@@ -207,7 +210,7 @@ class FetchPacer:
 
     def on_throttle(self, node_id: int, throttle_ms: int, now_ms: int) -> None:
         """A response has said `throttle_ms`."""
-        pace = self._paces.get(node_id) or self._paces.get(ONLY)
+        pace = self.pace_of(node_id)
         if pace is not None and throttle_ms > 0:
             pace.on_throttle(throttle_ms, now_ms, trusted=self._limit is None or self._knows_window(now_ms))
 
@@ -221,19 +224,16 @@ class FetchPacer:
         """What librdkafka has queued is thrown away, some of it at least; it fetches at once what it has room for."""
         self._is_torn = True
 
-    def set_sizes(self, sizes: FetchSizes) -> None:
-        """Fetches are of these sizes from now on, into an empty queue."""
+    def set_sizes(self, sizes: FetchSizes, cost_change: float) -> None:
+        """Fetches are of these sizes now, into an empty queue; a byte of messages costs so many times as much."""
+        self._ratio = min(max(self._ratio * cost_change, LEAST_RATIO), MOST_RATIO)
+        self._wire = self._learnt_from = 0.0  # how much that is, is learnt anew
         self._sizes = sizes
         self._queued = self._queued_before = self._taken = 0.0
         self._wire_seen = None
         self._fetching = True
         for pace in self._paces.values():
             pace.forget_batches()
-
-    def change_cost(self, factor: float) -> None:
-        """A byte of messages costs so many times as much from now on; how much that is, is learnt anew."""
-        self._ratio = min(max(self._ratio * factor, LEAST_RATIO), MOST_RATIO)
-        self._wire = self._learnt_from = 0.0
 
     def set_limit(self, limit: float | None) -> None:
         """Follow this limit from now on."""

@@ -282,13 +282,13 @@ def test_how_long_a_window_is_is_the_brokers_to_say() -> None:
 
 def test_with_other_sizes_the_queue_is_empty_and_batches_are_unknown() -> None:
     pacer = pacer_of(
-        brokers=2, _queued=7.0, _queued_before=8.0, _taken=9.0, _wire_seen=10.0, _fetching=False, _ratio=0.5, _wire=11.0
+        brokers=2, _queued=7.0, _queued_before=8.0, _taken=9.0, _wire_seen=10.0, _fetching=False, _ratio=0.5
     )
     for pace in pacer.paces.values():
         pace.batch, pace._level = 5_000.0, -3.0
     before = facts(pacer)
     sizes = FetchSizes(5, 20_480)
-    pacer.set_sizes(sizes)
+    pacer.set_sizes(sizes, 1.0)
     anew = {"_queued": 0.0, "_queued_before": 0.0, "_taken": 0.0, "_wire_seen": None, "_fetching": True}
     assert facts(pacer) == before | anew
     assert pacer._sizes is sizes
@@ -300,7 +300,7 @@ def test_with_other_sizes_messages_cost_as_much_more_or_less_until_that_is_learn
     factor: float, ratio: float
 ) -> None:
     pacer = pacer_of(_ratio=20.0, _wire=500_000.0, _learnt_from=25_000.0)
-    pacer.change_cost(factor)
+    pacer.set_sizes(SIZES, factor)
     assert (pacer._ratio, pacer._wire, pacer._learnt_from) == (ratio, 0.0, 0.0)
 
 
