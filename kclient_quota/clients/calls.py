@@ -111,6 +111,11 @@ def in_bytes(is_parsed: Callable[[Any, Any], bool], value: Any, key: Any) -> tup
     return value, key
 
 
+def encoded(text: Any) -> Any:
+    """A text in bytes; what is none stays what it is."""
+    return text.encode() if isinstance(text, str) else text
+
+
 def named(headers: Any) -> Any:
     """Headers whose names are texts, which C makes of any; what else is wrong with them it says itself."""
     pairs = list(headers.items()) if isinstance(headers, dict) else headers

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
+from kclient_quota.clients.calls import encoded
 from kclient_quota.clients.limits import Limit
 from kclient_quota.config import Backoff
 
@@ -158,7 +159,7 @@ class WorthLog:
         from kclient_quota.pacing.sending.worth import worth  # noqa: PLC0415 - what few ever need
         from kclient_quota.wire.records import Record  # noqa: PLC0415 - as above
 
-        sample = [Record(value=_encoded(each.value), key=_encoded(each.key)) for each in messages]
+        sample = [Record(value=encoded(each.value), key=encoded(each.key)) for each in messages]
         together = len(sample) / batches
         found = worth(
             sample,
@@ -185,10 +186,6 @@ class WorthLog:
             found.sentence(topic),
             extra=extra,
         )
-
-
-def _encoded(text: str | bytes | None) -> bytes | None:
-    return text.encode() if isinstance(text, str) else text
 
 
 def words(limit: Limit) -> str:

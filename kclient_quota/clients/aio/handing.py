@@ -222,7 +222,3 @@ class Handing(AIOTransactions):
     def _waiting(self) -> int:
         with self._buffer.lock:
             return len(self._buffer) + len(self._in_hand)
-
-    async def _idle(self, task: "asyncio.Task[None] | None") -> None:
-        if task is not None:
-            await asyncio.wait([task])

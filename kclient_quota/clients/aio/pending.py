@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -54,7 +54,7 @@ class Pending:
     taken_at_ms: int = 0
     handed: bool = False
     error: BaseException | None = None
-    dropped: "Callable[[asyncio.Future[Any]], object] | None" = field(default=None)
+    dropped: "Callable[[asyncio.Future[Any]], object] | None" = None
     line: Any = None
 
     def heard(self, error: KafkaError | None, message: Message) -> None:

@@ -305,7 +305,8 @@ class AIOProducer(Handing, AIOTelemetryMethods):
             logger.warning("Producer closes with %d messages that its broker did not take: they are purged", left)
         self._drop(lambda delivered: delivered.set_exception(error))
         self._start_pump()  # which may have been cancelled, and tells those that a worker has
-        await self._idle(here.pump)
+        if here.pump is not None:
+            await asyncio.wait([here.pump])
         if self._polling is not None:
             await ended(self._polling)  # which must not meet a producer that is closed
         try:

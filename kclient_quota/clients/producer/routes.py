@@ -170,9 +170,7 @@ class Broker:
     def busy(self, now_ms: int) -> tuple[int, int]:
         """How long a message would wait for it, to tell the least."""
         pace = self.queue.pace
-        waiting = self.queue.raw_bytes
-        for line in self.before.values():
-            waiting += line.raw_bytes
+        waiting = self.queue.raw_bytes + sum(line.raw_bytes for line in self.before.values())
         return max(pace.throttled_for_ms(now_ms), pace.time_of_ms(waiting)), pace.granted + waiting
 
 

@@ -4,6 +4,7 @@ import math
 from collections.abc import Hashable, Mapping
 from typing import Any, Final
 
+from kclient_quota.clients.calls import encoded
 from kclient_quota.clients.interceptor import ProducerRecord
 from kclient_quota.config import Backoff, QuotaConfig
 from kclient_quota.errors import ConfigError
@@ -13,7 +14,6 @@ from kclient_quota.pacing.sending.turns import Waiting
 Place = tuple[str, Hashable]
 """A lane's name and a tenant."""
 NO_PLACE: Final[Place] = (DEFAULT_LANE, None)
-FULL: Final = {Backoff.BLOCK: Full.BLOCK, Backoff.RAISE: Full.RAISE, Backoff.OFF: Full.BLOCK}
 
 
 class Sorting:
@@ -29,7 +29,7 @@ class Sorting:
 
     def __init__(self, ours: QuotaConfig) -> None:
         self.waits_apart = False
-        full = FULL[ours.backoff]
+        full = Full.RAISE if ours.backoff is Backoff.RAISE else Full.BLOCK
         lanes = {lane.name: lane for lane in lanes_of(ours.lanes, full)}
         lanes.setdefault(DEFAULT_LANE, Lane(full=full))
         self._by_name = lanes
@@ -59,7 +59,7 @@ class Sorting:
         if worth_ms is not None and message.expires_at_ms is not None:
             message.expires_at_ms = min(message.expires_at_ms, message.queued_at_ms + worth_ms)
         if lane.newest:
-            message.key = handed.key.encode() if isinstance(handed.key, str) else handed.key
+            message.key = encoded(handed.key)
         return lane
 
     @property

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError, KafkaException, Message
 
-from kclient_quota.clients.calls import cause_of
+from kclient_quota.clients.calls import cause_of, encoded
 from kclient_quota.clients.producer.core import Lost
 from kclient_quota.clients.producer.outbox import Handed, Outbox
 from kclient_quota.clients.producer.sender.queue_metrics import LOST, QueueMetrics
@@ -129,8 +129,8 @@ def unsent(message: Waiting, error: KafkaError, now_ms: int) -> Message:
         topic=message.topic,
         partition=max(message.partition, handed.partition),
         offset=MESSAGE_LOST,
-        key=_encoded(handed.key),
-        value=_encoded(handed.value),
+        key=encoded(handed.key),
+        value=encoded(handed.value),
         error=error,
         timestamp=(TIMESTAMP_NOT_AVAILABLE, -1),
         latency=max(0, now_ms - message.queued_at_ms) / 1000,
@@ -153,7 +153,3 @@ def tell_fatal(outbox: Outbox, error: BaseException) -> None:
     if not outbox.closing:
         raise error
     logger.error("Producer closes after a fatal error: %s", error)
-
-
-def _encoded(text: Any) -> Any:
-    return text.encode() if isinstance(text, str) else text
