@@ -6,6 +6,7 @@ quota, a batch that can never come. Has no lock and no clock: the polling thread
 any thread.
 """
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, Protocol
 
@@ -107,8 +108,9 @@ class ConsumerCore:
         self._stalls: dict[int, StallWatch] = {}
         self._joining = JoinWatch(client_id)
         self._only: int | None = ONLY
-        self._taken: dict[int, int] = {}
-        self._responses: dict[int, int] = {}
+        self._taken: Counter[int] = Counter()
+        self._responses: Counter[int] = Counter()
+        self._received: Counter[int] = Counter()  # bytes, of all clients that have fetched one after another
         self._new_limit: Limit | None = None
         self._ts_offset_ms: int | None = None
         self._said_at_ms: dict[str, int] = {}
@@ -129,7 +131,7 @@ class ConsumerCore:
             bytes that may be taken now, endless without a pace, or 0 and how many milliseconds to wait.
         """
         self._apply_limit(now_ms)
-        taken, self._taken = self._taken, {}
+        taken, self._taken = self._taken, Counter()
         if not self.paced:
             return ENDLESS, 0
         return self._pacer.grant(now_ms, taken)
@@ -144,13 +146,13 @@ class ConsumerCore:
         cost = sum(map(len, messages)) + RECORD_BYTES * len(messages)
         self._pacer.on_messages(cost, len(messages))
         if self._only is not None:
-            self._taken[self._only] = self._taken.get(self._only, 0) + cost
+            self._taken[self._only] += cost
             return cost
         leaders = self._pacer.leaders
         for message in messages:
             topic, partition = message.topic(), message.partition()
             if (node := leaders.get((topic or "", -1 if partition is None else partition))) is not None:
-                self._taken[node] = self._taken.get(node, 0) + len(message) + RECORD_BYTES
+                self._taken[node] += len(message) + RECORD_BYTES
         return cost
 
     def most_messages(self, count: int, granted: float) -> int:
@@ -182,8 +184,8 @@ class ConsumerCore:
         for delta in self._reader.differences(statistics):
             if delta.name != COORDINATOR:
                 # What was asked beside fetches, a dozen things while a group is joined, brings no batch.
-                answered = max(0, min(delta.responses, delta.fetches) - delta.throttled)
-                self._responses[delta.node_id] = self._responses.get(delta.node_id, 0) + answered
+                self._responses[delta.node_id] += max(0, min(delta.responses, delta.fetches) - delta.throttled)
+                self._received[delta.node_id] += delta.response_bytes
             delta.record(self._metrics, now_ms)
         self._seen = seen = fetch_statistics(statistics, self._responses, self._made_at_ms(statistics, now_ms))
         self._sizing.look(statistics, seen, elapsed_ms)
@@ -272,10 +274,10 @@ class ConsumerCore:
         """What was charged before there were two accounts goes to the first of them."""
         nodes = self._pacer.paces.keys()
         before, self._only = self._only, next(iter(nodes)) if len(nodes) == 1 else None
-        if self._only != before and before in self._taken:
+        if before is not None and self._only != before and before in self._taken:
             heir = self._only if self._only is not None else next(iter(nodes))
             charged = self._taken.pop(before)  # first: the heir may be the same broker, which pays once
-            self._taken[heir] = self._taken.get(heir, 0) + charged
+            self._taken[heir] += charged
 
     def _made_at_ms(self, statistics: Mapping[str, Any], now_ms: int) -> int:
         """When an event was made, by our clock: the shortest way that one has taken is taken for no time at all."""
@@ -297,8 +299,7 @@ class ConsumerCore:
         found[MetricName("last-poll-seconds-ago", "consumer-metrics", tags)] = beat.unpolled_ms(now_ms) / 1000
         found[MetricName("poll-headroom-ms", "consumer-metrics", tags)] = float(beat.headroom_ms(now_ms))
         stalled = sum(1 for watch in list(self._stalls.values()) if watch.stall is not None)
-        received = sum(pace.received_bytes or 0 for pace in list(self._pacer.paces.values()))
-        lost, group = self._lost.total, "consumer-fetch-manager-metrics"
+        lost, received, group = self._lost.total, self._received.total(), "consumer-fetch-manager-metrics"
         found[MetricName("quota-fetch-lost-bytes-total", group, tags)] = float(lost)
         found[MetricName("quota-fetch-lost-ratio", group, tags)] = min(1.0, lost / received) if received else 0.0
         found[MetricName("fetch-stalled-brokers", group, tags)] = float(stalled)
@@ -316,7 +317,7 @@ class ConsumerCore:
             source=str(self.limit.source),
             rate=pace.rate,
             throttled_until_ms=max(0, pace.throttled_until_ms - now_ms),
-            admitted=pace.received_bytes or 0,
+            admitted=self._received[node],
             outstanding=self._pacer.queued_bytes,
             stall=stall,
             lost=self._lost.by_broker.get(node, 0),

@@ -129,6 +129,20 @@ def test_what_is_forgotten_is_lost_in_equal_parts_and_with_it_the_partitions_par
     assert metric(core, "quota-fetch-lost-ratio") == 1.0
 
 
+def test_what_was_received_in_other_sizes_counts_on() -> None:
+    """Another client of librdkafka's counts from nothing: all that had ever been lost was set against what it had."""
+    core = core_of(sizes=OPEN)
+    core.on_statistics(event(received=10_000), 0)
+    core.on_forgotten(1_000)
+    wanted = core.other_sizes(0)
+    assert wanted is not None
+    core.change_sizes(wanted)
+    core.on_statistics(event(250, received=500), 250)
+    (state,) = core.state(250).values()
+    assert (state.admitted, state.lost) == (10_500, 1_000)
+    assert metric(core, "quota-fetch-lost-ratio") == 1_000 / 10_500
+
+
 def test_nothing_received_is_nothing_lost() -> None:
     core = core_of()
     assert (metric(core, "quota-fetch-lost-bytes-total"), metric(core, "quota-fetch-lost-ratio")) == (0.0, 0.0)
