@@ -56,6 +56,20 @@ async def test_cancelled_calls_lose_and_double_nothing(broker: EmbeddedBroker, r
     assert cancelled >= 20
 
 
+@pytest.mark.parametrize("endless", [float("inf"), float("nan")])
+async def test_a_poll_without_end_waits(
+    broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch, endless: float
+) -> None:
+    """As confluent_kafka's, which C takes either for; of nan it asked as often as it could, with a whole processor."""
+    async with AIOConsumer(conf(broker)) as consumer:
+        took: list[Any] = []
+        take = consumer._take
+        monkeypatch.setattr(consumer, "_take", lambda *args: took.append(args) or take(*args))
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(consumer.poll(endless), 0.5)
+        assert len(took) <= 6
+
+
 async def test_a_cancelled_poll_frees_its_worker(broker: EmbeddedBroker) -> None:
     async with AIOConsumer(conf(broker), max_workers=1) as consumer:
         await consumer.subscribe(["orders"])

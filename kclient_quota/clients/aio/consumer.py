@@ -167,7 +167,7 @@ class AIOConsumer(confluent_kafka.aio.AIOConsumer, AIOTelemetryMethods):
     async def _receive(self, count: int | None, within_s: float) -> list[Message]:
         began = monotonic()
         while True:
-            left_s = SLICE_S if within_s < 0 else max(0.0, began + within_s - monotonic())
+            left_s = max(0.0, began + within_s - monotonic()) if within_s >= 0 else SLICE_S
             is_last = within_s >= 0 and left_s <= SLICE_S
             messages = await self._run(self._take, self._unreceived, count, min(left_s, SLICE_S), began, is_last)
             if messages is not None:
