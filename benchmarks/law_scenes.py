@@ -9,7 +9,7 @@ from typing import Final
 
 from benchmarks.after_light_use import Light
 from benchmarks.share_bound import bound, counted_bytes, played
-from kclient_quota.pacing.fetching.fetch_sizes import FRAME_BYTES, LUMP, PARTITION_BYTES, sizes_for
+from kclient_quota.pacing.fetching.fetch_sizes import LUMP, framing_bytes, sizes_for
 from kclient_quota.pacing.pacer import Pacer
 from kclient_quota.pacing.spare import Spare
 from kclient_quota.quota.rate import SampledRate
@@ -187,7 +187,7 @@ def _fetched(fetched: Fetched) -> Figure:
     sizes = sizes_for(rate, fetched.round_trip_ms, fetched.batch_bytes, partitions=fetched.partitions)
     chance = random.Random(1)
     batches = [max(80, round(chance.expovariate(1 / fetched.batch_bytes))) for _ in range(4_000)]
-    used, brought = fetched_parts(sizes.fetch_bytes, batches, FRAME_BYTES + PARTITION_BYTES * fetched.partitions)[1:]
+    used, brought = fetched_parts(sizes.fetch_bytes, batches, framing_bytes(fetched.partitions))[1:]
     longest = max(sizes.fetch_bytes, fetched.batch_bytes)
     keeps_up = min(1.0, brought / (rate * fetched.round_trip_ms / 1000))
     return Figure(used * keeps_up * (1 - longest / LUMP / rate), p99_s=sizes.queue_bytes / rate)

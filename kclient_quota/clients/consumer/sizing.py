@@ -14,13 +14,12 @@ from typing import Any, Final
 from kclient_quota.clients.limits import Limit
 from kclient_quota.pacing.fetching.fetch_broker import BrokerPace
 from kclient_quota.pacing.fetching.fetch_sizes import (
-    FRAME_BYTES,
     HEADER_BYTES,
     ONE_BATCH,
     OPEN,
-    PARTITION_BYTES,
     ROUND_TRIP_MS,
     FetchSizes,
+    framing_bytes,
     keeps_up,
     one_will_do,
     sizes_for,
@@ -131,8 +130,7 @@ class Sizing:
     @property
     def _framed(self) -> float:
         """Bytes on the wire for each byte of batches, as far as that is known."""
-        framing = FRAME_BYTES + PARTITION_BYTES * self._partitions
-        return 1.0 + framing / self.lump_bytes  # infinite as long as it is not known
+        return 1.0 + framing_bytes(self._partitions) / self.lump_bytes  # infinite as long as it is not known
 
     def look(self, statistics: Mapping[str, Any], seen: FetchStatistics, elapsed_ms: int) -> None:
         """Learn the round trip, and how large batches are, of an event, and of what it says about fetching."""
@@ -197,8 +195,7 @@ class Sizing:
         """Learn how large batches are, of so many bytes in so many responses of one broker."""
         if responses <= 0:
             return
-        framing = FRAME_BYTES + PARTITION_BYTES * self._partitions
-        each = nbytes / responses - framing
+        each = nbytes / responses - framing_bytes(self._partitions)
         if each <= HEADER_BYTES:
             return  # nothing has come
         if self.sizes.fetch_bytes == ONE_BATCH:

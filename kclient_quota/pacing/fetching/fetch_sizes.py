@@ -162,7 +162,7 @@ def sizes_for(
     needed = SLACK * in_round_trip + byte_rate * SPARE_MS / 1000
     fetch_bytes: float = ONE_BATCH
     if batch_bytes < inf:
-        framing = FRAME_BYTES + PARTITION_BYTES * partitions
+        framing = framing_bytes(partitions)
         best = sqrt(LUMP * byte_rate * (CUT * batch_bytes + framing))
         if keeps_up(byte_rate, round_trip_ms, batch_bytes):
             fetch_bytes = _one_or_many(byte_rate, batch_bytes, framing, best)
@@ -179,6 +179,11 @@ def sizes_that_stay(byte_rate: float | None) -> FetchSizes:
     sizes = sizes_for(byte_rate, batch_bytes=BATCH_BYTES)
     half = min(BATCH_BYTES / 2, byte_rate * REQUEST_MS / 1000)  # where quotas are tiny batches may be, too
     return FetchSizes(max(sizes.fetch_bytes, int(half), LEAST_MOST_BYTES), sizes.queue_bytes)
+
+
+def framing_bytes(partitions: int) -> int:
+    """H above, of a fetch that asks for so many partitions."""
+    return FRAME_BYTES + PARTITION_BYTES * partitions
 
 
 def keeps_up(byte_rate: float, round_trip_ms: float, batch_bytes: float) -> bool:
@@ -205,14 +210,13 @@ def one_will_do(
     byte_rate: float, round_trip_ms: float, batch_bytes: float, *, partitions: int, many_bytes: float
 ) -> bool:
     """Whether fetches of one batch keep up, and lose no more by their framing than those of `many_bytes` cut off."""
-    framing = FRAME_BYTES + PARTITION_BYTES * partitions
     keeps = keeps_up(byte_rate, round_trip_ms, batch_bytes)
-    return keeps and _one_is_better(byte_rate, batch_bytes, framing, many_bytes)
+    return keeps and _one_is_better(byte_rate, batch_bytes, framing_bytes(partitions), many_bytes)
 
 
 def sizes_while_learning(byte_rate: float, partitions: int = 1) -> FetchSizes:
     """Sizes for a client that receives, or has learnt to receive, so many bytes per second from its best broker."""
-    wanted = max(2 * byte_rate * SPARE_MS / 1000, FRAME_BYTES + PARTITION_BYTES * partitions)
+    wanted = max(2 * byte_rate * SPARE_MS / 1000, framing_bytes(partitions))
     if wanted >= DEFAULT_FETCH_BYTES:
         return FetchSizes(DEFAULT_FETCH_BYTES, STEP * DEFAULT_FETCH_BYTES)
     fetch_bytes = LEARNING_FETCH_BYTES
