@@ -35,13 +35,17 @@ class FetchWindow:
         """What a rate is measured over at the least: all windows but one."""
         return (self.samples - 1) * self.window_ms
 
+    @property
+    def _longest_ms(self) -> int:
+        """How long what was received may count: its sample may have seen an event when it was just not full."""
+        return (self.samples + 1) * self.window_ms
+
     def received(self, nbytes: float, at_ms: int) -> None:
         """`nbytes` have arrived; a throttled answer counts as 0 bytes, but it is an event."""
         if self._events and at_ms < self._events[-1][0]:
             at_ms = self._events[-1][0]
         self._events.append((at_ms, nbytes))
-        oldest_ms = at_ms - (self.samples + 1) * self.window_ms
-        while self._events[0][0] < oldest_ms:
+        while self._events[0][0] < at_ms - self._longest_ms:
             self._events.popleft()
         if self._rate is not None:
             self._rate.record(nbytes, at_ms)
@@ -81,7 +85,7 @@ class FetchWindow:
     def fits_at_ms(self, nbytes: float, byte_rate: float, now_ms: int) -> int:
         """The earliest time at which `nbytes` more would not exceed `byte_rate` bytes per second."""
         mirror = self._mirror()
-        last_ms = now_ms + (self.samples + 1) * self.window_ms
+        last_ms = now_ms + self._longest_ms
         if self.expected is not None:
             last_ms += max(0, self.expected[0] - now_ms)
 

@@ -32,11 +32,6 @@ class ShareWindow(FetchWindow):
         self._answers: deque[tuple[int, int, float]] = deque()
         self._unsure_until_ms: int | None = None
 
-    @property
-    def _longest_ms(self) -> int:
-        """How long what was received may count: its sample may have seen an event when it was just not full."""
-        return (self.samples + 1) * self.window_ms
-
     def answered(self, nbytes: float, asked_ms: int, now_ms: int) -> None:
         """`nbytes` have come, or were refused (0), in an answer that was given between `asked_ms` and `now_ms`."""
         if self._answers:
