@@ -6,7 +6,7 @@ quota, a batch that can never come. Has no lock and no clock: the polling thread
 any thread.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, Protocol
 
@@ -108,7 +108,7 @@ class ConsumerCore:
         self._stalls: dict[int, StallWatch] = {}
         self._joining = JoinWatch(client_id)
         self._only: int | None = ONLY
-        self._taken: Counter[int] = Counter()
+        self._taken: defaultdict[int, int] = defaultdict(int)
         self._responses: Counter[int] = Counter()
         self._received: Counter[int] = Counter()  # bytes, of all clients that have fetched one after another
         self._new_limit: Limit | None = None
@@ -131,7 +131,7 @@ class ConsumerCore:
             bytes that may be taken now, endless without a pace, or 0 and how many milliseconds to wait.
         """
         self._apply_limit(now_ms)
-        taken, self._taken = self._taken, Counter()
+        taken, self._taken = self._taken, defaultdict(int)  # quickly made
         if not self.paced:
             return ENDLESS, 0
         return self._pacer.grant(now_ms, taken)
