@@ -37,7 +37,7 @@ class BrokerPace:
         self._responses = 0
         self._late_data = 0
         self._level = 0.0
-        self._prefetch_paid = False
+        self._prefetched: float | None = None
         self._at_ms = now_ms
         self._asked_at_ms = now_ms
         self._seen_at_ms = now_ms
@@ -108,6 +108,8 @@ class BrokerPace:
         if not self._begun:  # no application is late for messages that were not there yet
             level = min(level, 0.0)
             self._begun = paid > 0.0
+        if self._prefetched:
+            self._prefetched = min(self._prefetched, max(0.0, -level))
         self._level = min(level - paid, most)
         return self._level
 
@@ -139,11 +141,15 @@ class BrokerPace:
         self._waited_at_ms = now_ms
 
     def pay_prefetch(self, queue_bytes: float) -> None:
-        """Pay once for what the queue is kept filled with: nobody takes it, but the broker has counted it."""
-        if self.batch and not self._prefetch_paid:
-            self._prefetch_paid = True
-            if self.share.limit is not None and not self.big_batches:
-                self._level -= queue_bytes + self.batch
+        """Pay once for what the queue is kept filled with: nobody takes it, but the broker has counted it.
+
+        It throttles us for the same bytes: that time, which is not made up for, is not waited for twice.
+        """
+        if self.batch and self._prefetched is None:
+            is_followed = self.share.limit is not None and not self.big_batches
+            waits = self.rate * max(0, self._at_ms - self._seen_at_ms) / 1000.0 if is_followed else inf
+            self._prefetched = max(0.0, queue_bytes + self.batch - waits)
+            self._level -= self._prefetched
 
     def forget_batches(self) -> None:
         """Fetches are of another size from now on, of another client of librdkafka's, whose counts begin anew."""
@@ -151,7 +157,7 @@ class BrokerPace:
         self._level = 0.0
         self.received_bytes = 0
         self._responses = 0
-        self._prefetch_paid = False
+        self._prefetched = None
 
     def wait_ms(self) -> int:
         """How long until something may be taken, by the level alone."""
@@ -201,7 +207,8 @@ class BrokerPace:
         self._hold_until_ms = now_ms + min(throttle_ms, self.window.least_window_ms)
         if self.share.limit is not None:
             # Time that the broker takes is not made up for: that would bring about the next throttle.
-            self._at_ms = max(self._at_ms, now_ms + throttle_ms)
+            prefetched_ms = int((self._prefetched or 0.0) * 1000.0 / self.rate)
+            self._at_ms = max(self._at_ms, now_ms + throttle_ms - prefetched_ms)
         expected = self.window.expected
         # The event may have waited to be served; the fetch that it is about went out when it was expected to.
         asked_at_ms = now_ms if expected is None else min(expected[0], now_ms)

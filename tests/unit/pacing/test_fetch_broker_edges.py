@@ -82,7 +82,7 @@ def test_a_pace_begins_when_it_is_made() -> None:
         "_late_data": 0,
         "_level": 0.0,
         "_part": 1.0,
-        "_prefetch_paid": False,
+        "_prefetched": None,
         "_refused": False,
         "_responses": 0,
         "_seen_at_ms": 700,
@@ -266,23 +266,40 @@ def test_what_the_queue_is_filled_with_is_paid_once() -> None:
     pace.forget_batches()
     assert pace._level == 0
     pace.pay_prefetch(10_000)
-    assert (pace._level, pace._prefetch_paid) == (0, False)
+    assert (pace._level, pace._prefetched) == (0, None)
     pace.batch = 1.0
     pace.pay_prefetch(10_000)
     assert pace._level == -10_001
 
 
+@pytest.mark.parametrize("throttled_first", [True, False])
+def test_what_the_queue_is_filled_with_is_not_waited_for_twice(throttled_first: bool) -> None:
+    """A broker throttles for the first burst: a queue of 64 MB of the user's own stood still for twice its time."""
+    pace = pace_of(batch=20_000.0)
+    rate = pace.rate
+    if throttled_first:
+        pace.on_throttle(9_000, 0, trusted=False)
+    pace.pay_prefetch(10 * rate - pace.batch)
+    if not throttled_first:
+        pace.on_throttle(9_000, 0, trusted=False)
+    assert pace.settle(0.0, 9_900) < 0
+    assert pace.settle(0.0, 10_000) == pytest.approx(0, abs=rate / 1_000)
+    pace.settle(20_000.0, 10_000)
+    pace.on_throttle(1_000, 10_000, trusted=False)  # for another burst: nothing of that is paid yet
+    assert pace.settle(0.0, 11_000) == pytest.approx(-20_000, abs=rate / 1_000)
+
+
 def test_nothing_is_paid_where_nothing_is_known_or_batches_are_spaced() -> None:
     for pace in (pace_of(None, batch=2_000.0), pace_of(batch=75_000.0)):
         pace.pay_prefetch(10_000)
-        assert (pace._level, pace._prefetch_paid) == (0, True)
+        assert (pace._level, pace._prefetched) == (0, 0)
 
 
 def test_of_another_client_counts_begin_anew() -> None:
-    pace = pace_of(batch=2_000.0, received_bytes=5, _level=7.0, _responses=9, _prefetch_paid=True, _late_data=1)
+    pace = pace_of(batch=2_000.0, received_bytes=5, _level=7.0, _responses=9, _prefetched=3.0, _late_data=1)
     before = facts(pace)
     pace.forget_batches()
-    anew = {"batch": 0.0, "received_bytes": 0, "_level": 0.0, "_responses": 0, "_prefetch_paid": False}
+    anew = {"batch": 0.0, "received_bytes": 0, "_level": 0.0, "_responses": 0, "_prefetched": None}
     assert facts(pace) == before | anew
 
 

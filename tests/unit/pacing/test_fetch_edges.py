@@ -237,7 +237,7 @@ def big(
     """One broker whose window has room for the next batch at 11,040 ms, when what came has left it."""
     pacer = pacer_of(_queued=queued, _fetching=fetching, _message=message, **state)
     pace = pacer.paces[-1]
-    pace.batch, pace._level, pace._prefetch_paid = batch, 3_000.0, True
+    pace.batch, pace._level, pace._prefetched = batch, 3_000.0, 0.0
     pace.window.received(1_020_000, 0)
     return pacer
 
