@@ -140,3 +140,10 @@ def test_a_callback_may_close_what_is_being_closed(limited: EmbeddedBroker) -> N
     producer._kq_heartbeat = beat
     assert producer.close()
     assert found == [True]
+
+
+def test_without_end_is_a_time_out_of_doors_that_are_ours_alone(limited: EmbeddedBroker) -> None:
+    forever = ENDLESS["inf"]
+    with producer_of(limited) as producer, producer.blocking_at_most(forever) as patient:
+        assert patient.client_instance_id(forever)
+        patient.produce("t", b"x" * 1_000)

@@ -31,7 +31,7 @@ from kclient_quota.clients.producer.caller.taking import (
 from kclient_quota.clients.producer.caller.waiting import NOW, POLL_IN_C, PRODUCE_IN_C, PURGE_MS
 from kclient_quota.clients.producer.outbox import RECORD_BYTES, Callback, Handed
 from kclient_quota.clients.producer.transaction import Transaction
-from kclient_quota.clients.telemetry.methods import TelemetryMethods
+from kclient_quota.clients.telemetry.methods import ENDLESS_S, TelemetryMethods
 from kclient_quota.clock import SYSTEM_CLOCK, Clock
 from kclient_quota.errors import MISTAKEN, lost_interrupt
 
@@ -330,7 +330,7 @@ class PacedProducer(TakingProducer, TelemetryMethods):
     @contextmanager
     def blocking_at_most(self, timeout: float) -> Iterator["Self"]:
         """Within this context `produce()` waits for the quota no longer than `timeout` seconds, for `max.block.ms`."""
-        token = BLOCK_MS.set(round(timeout * 1000))
+        token = BLOCK_MS.set(round(min(timeout, ENDLESS_S) * 1000))
         try:
             yield self
         finally:

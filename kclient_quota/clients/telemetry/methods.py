@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 DISABLED: Final = "Telemetry is not enabled. Set config `enable.metrics.push` to `true`."
 
+ENDLESS_S: Final = 1e9
+"""Stands for infinity, which nothing can wait for."""
+
 
 class TelemetryMethods:
     """Kafka's telemetry methods, for a client that has started its telemetry or left it off."""
@@ -70,7 +73,7 @@ class TelemetryMethods:
         """The id under which this client pushes its metrics (KIP-714).
 
         Args:
-            timeout: seconds to wait for a broker's answer; the consumer need not poll meanwhile.
+            timeout: seconds to wait for a broker's answer, infinite ones as well; the consumer need not poll meanwhile.
 
         Returns:
             the id, constant for the client's lifetime; None when there is none within `timeout`.
@@ -81,7 +84,7 @@ class TelemetryMethods:
         """
         if self._kq_telemetry is None:
             raise ConfigError(DISABLED)
-        return self._kq_telemetry.client_instance_id(round(timeout * 1000))
+        return self._kq_telemetry.client_instance_id(round(min(timeout, ENDLESS_S) * 1000))
 
     def register_metric_for_subscription(
         self, metric: MetricName, measure: Callable[[], Any], kind: MetricKind = MetricKind.GAUGE
