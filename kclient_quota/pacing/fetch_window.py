@@ -29,6 +29,7 @@ class FetchWindow:
         self.expected: tuple[int, float] | None = None
         self._events: deque[tuple[int, float]] = deque()
         self._rate: SampledRate | None = SampledRate(self.samples, self.window_ms)
+        self._fits: tuple[float, float, int, int] | None = None  # what was asked last, when, and the answer
 
     @property
     def least_window_ms(self) -> int:
@@ -44,6 +45,7 @@ class FetchWindow:
         """`nbytes` have arrived; a throttled answer counts as 0 bytes, but it is an event."""
         if self._events and at_ms < self._events[-1][0]:
             at_ms = self._events[-1][0]
+        self._fits = None
         self._events.append((at_ms, nbytes))
         while self._events[0][0] < at_ms - self._longest_ms:
             self._events.popleft()
@@ -53,15 +55,14 @@ class FetchWindow:
     def expect(self, nbytes: float, at_ms: int) -> None:
         """A fetch has gone out that will bring about `nbytes`."""
         self.expected = (at_ms, nbytes)
-        self._rate = None
+        self._rate = self._fits = None
 
     def arrived(self) -> int | None:
         """What was expected has come; the time from which it counts, None when nothing was expected."""
         if self.expected is None:
             return None
         at_ms = self.expected[0]
-        self.expected = None
-        self._rate = None
+        self.expected = self._rate = self._fits = None
         return at_ms
 
     def postpone(self, until_ms: int) -> None:
@@ -84,6 +85,10 @@ class FetchWindow:
 
     def fits_at_ms(self, nbytes: float, byte_rate: float, now_ms: int) -> int:
         """The earliest time at which `nbytes` more would not exceed `byte_rate` bytes per second."""
+        if self._fits is not None:  # it is asked for every message that is taken, and a window changes with a fetch
+            of_bytes, of_rate, asked_ms, fits_ms = self._fits
+            if (of_bytes, of_rate) == (nbytes, byte_rate) and asked_ms <= now_ms <= fits_ms:
+                return fits_ms
         mirror = self._mirror()
         last_ms = now_ms + self._longest_ms
         if self.expected is not None:
@@ -96,6 +101,7 @@ class FetchWindow:
         for at_ms in range(now_ms, last_ms, STEP_MS):
             # The broker's window may be a little earlier or later than this one, and it shrinks as it grows, in steps.
             if fits(at_ms - SLACK_MS) and fits(at_ms + SLACK_MS):
+                self._fits = nbytes, byte_rate, now_ms, at_ms
                 return at_ms
         # Larger than any window: waiting longer would not help.
         return last_ms

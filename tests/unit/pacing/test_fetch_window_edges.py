@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from kclient_quota.pacing.fetch_window import FetchWindow
+from kclient_quota.pacing.fetch_window import STEP_MS, FetchWindow
 from kclient_quota.quota.rate import SampledRate
 
 
@@ -140,3 +140,32 @@ def test_a_window_stands_for_the_time_that_kafka_takes_it_for(at_ms: int, size_m
     window = FetchWindow()
     window.received(1, 0)
     assert window.size_ms(at_ms) == size_ms
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_was_found_stands_until_something_comes(seed: int) -> None:
+    """It was looked for anew for each message: of a batch that a window is full of up to a thousand times a second."""
+    chance = random.Random(seed)
+    window, fresh = FetchWindow(), FetchWindow()
+    now_ms, asked = 0, []
+    for _ in range(200):
+        now_ms += chance.choice((0, 1, 7, 90, 900))
+        if chance.random() < 0.2:
+            nbytes = chance.uniform(0, 400_000)
+            window.received(nbytes, now_ms)
+            fresh.received(nbytes, now_ms)
+        if chance.random() < 0.1:
+            window.expect(50_000, now_ms + 30)
+            fresh.expect(50_000, now_ms + 30)
+        if chance.random() < 0.1:
+            assert window.arrived() == fresh.arrived()
+        found = window.fits_at_ms(200_000, 100_000, now_ms)
+        fresh._fits = None
+        looked_for = fresh.fits_at_ms(200_000, 100_000, now_ms)
+        fresh._fits = None
+        assert found >= now_ms
+        assert fresh.fits_at_ms(200_000, 100_000, found) == found, "it fits then"
+        asked.append(abs(found - looked_for) < STEP_MS)
+    assert sum(asked) >= 180, "nor is it later, but where it fits for less than a step before"
+    window._mirror = pytest.fail  # type: ignore[method-assign, assignment]
+    assert window.fits_at_ms(200_000, 100_000, now_ms) == found
