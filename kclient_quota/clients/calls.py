@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
-from math import inf, isnan
+from math import isnan
 from typing import Any, Final, SupportsFloat, SupportsIndex, TypeVar, cast
 
 from confluent_kafka import KafkaError, KafkaException
@@ -84,12 +84,12 @@ def real(timeout: Any) -> Any:
 
 
 def ends_ms(timeout: Any, now_ms: int) -> int | None:
-    """Until when a call may take that begins now; None: without end, as C takes infinity and nan, too.
+    """Until when a call may take that begins now; None: without end, as C takes nan and what its int cannot hold.
 
     What is no time-out is refused as by `real`.
     """
     timeout = real(timeout)
-    return now_ms + round(timeout * 1000) if 0 <= timeout < inf else None
+    return now_ms + round(timeout * 1000) if 0 <= timeout < 2**31 / 1000 else None
 
 
 def whole(count: Any) -> Any:

@@ -1,5 +1,6 @@
 """Time-outs and counts that are numbers without being Python's own, and those that are no time: as confluent_kafka."""
 
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from kclient_quota.broker import EmbeddedBroker
 from tests.consuming import consumer_of
 from tests.index import Index
 
-ENDLESS = {"inf": float("inf"), "nan": float("nan"), "negative": -0.5}
+ENDLESS = {"inf": float("inf"), "nan": float("nan"), "negative": -0.5, "the largest": sys.float_info.max}
 QUOTA = 20_000
 
 
@@ -43,6 +44,17 @@ def test_a_producer_polls_until_there_is_a_report(limited: EmbeddedBroker, timeo
     with producer_of(limited) as producer:
         producer.produce("t", b"x" * 1_000)
         assert producer.poll(timeout) == 1
+
+
+@pytest.mark.parametrize("timeout", [2_147_483.7, 10**300], ids=["more milliseconds than C counts", "a long int"])
+def test_a_transaction_ends_within_any_time(limited: EmbeddedBroker, timeout: float) -> None:
+    producer = producer_of(limited, **{"transactional.id": "t"})
+    producer.init_transactions()
+    for end in (producer.commit_transaction, producer.abort_transaction):
+        producer.begin_transaction()
+        producer.produce("t", b"x")
+        end(timeout)
+    assert producer.close()
 
 
 def test_a_report_counts_once_though_the_message_is_handed_over_while_the_application_is_within_librdkafka(
