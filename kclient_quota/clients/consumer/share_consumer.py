@@ -29,7 +29,7 @@ from kclient_quota.clients.calls import (
     seconds,
 )
 from kclient_quota.clients.consumer import settings
-from kclient_quota.clients.consumer.share_bytes import bytes_by_partition, come_again
+from kclient_quota.clients.consumer.share_bytes import ShareBytes, come_again
 from kclient_quota.clients.interceptor import ConsumerInterceptors, closing_unless_made, load
 from kclient_quota.clients.librdkafka.keys import explained
 from kclient_quota.clients.librdkafka.statistics_schedule import over, unless_old
@@ -116,7 +116,7 @@ class PacedShareConsumer(CShareConsumer, TelemetryMethods):
             **refused_callbacks(conf),
             **statistics,
         }
-        self._kq_fetch_bytes = whole_number(final, ["fetch.max.bytes"], MOST_FETCH_BYTES)
+        self._kq_bytes = ShareBytes(whole_number(final, ["fetch.max.bytes"], MOST_FETCH_BYTES))
         if telemetry is not None:
             final[ENABLE_KEY] = False
         try:
@@ -201,7 +201,7 @@ class PacedShareConsumer(CShareConsumer, TelemetryMethods):
 
     def _kq_by_broker(self, messages: list[Any], now_ms: int) -> dict[int, int]:
         """Wire bytes of each broker, about."""
-        received = bytes_by_partition(messages, self._kq_fetch_bytes)
+        received = self._kq_bytes.by_partition(messages)
         if not self._kq_paces or self._kq_limit.unlimited:
             return {ANY_BROKER: sum(received.values())}
         return self._kq_leaders.by_broker(received, now_ms)
