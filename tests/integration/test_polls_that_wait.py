@@ -7,6 +7,7 @@ import pytest
 
 from kclient_quota import Consumer, Producer
 from kclient_quota.broker import EmbeddedBroker
+from kclient_quota.certify.filling import fill
 
 NOBODY = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0, "enable.metrics.push": False}
 TIMES_S = [0.0002, 0.0033333, 0.01, 0.0105]
@@ -54,3 +55,28 @@ def test_a_consumers(time_s: float) -> None:
         consumer.consume(1, time_s)
     assert consumer.looks <= 20 * MOST_LOOKS
     consumer.close()
+
+
+class WaitingConsumer(Consumer):
+    waits = 0
+
+    def _kq_wait(self, wait_ms: int) -> None:
+        self.waits += 1
+        super()._kq_wait(wait_ms)
+
+
+def test_small_messages_are_not_waited_for_one_by_one() -> None:
+    """Of a quota of a megabyte each was, for a millisecond: as much of a processor again as reading them."""
+    with EmbeddedBroker(topics={"orders": 1}) as broker:
+        fill(broker.bootstrap_servers, "orders", 3_000, 1_000, 100)
+        broker.set_quota(default_client_id=True, consumer_byte_rate=1_000_000)
+        conf = {"bootstrap.servers": broker.bootstrap_servers, "group.id": "g", "auto.offset.reset": "earliest"}
+        consumer = WaitingConsumer(conf)
+        consumer.subscribe(["orders"])
+        assert len(consumer.consume(1_000, 30)) == 1_000
+        consumer.waits = 0
+        read = [consumer.poll(10) for _ in range(1_000)]
+        waits = consumer.waits
+        consumer.close()
+    assert None not in read
+    assert 10 < waits < 500

@@ -350,6 +350,11 @@ class Outbox:
 
     # The sender ---------------------------------------------------------------------------------------------------
 
+    @property
+    def has_work(self) -> bool:
+        """Whether callers or the cluster have something for the sender."""
+        return bool(self.inbox.items or self.notices or self.stops or self.is_mixed or self.is_ending)
+
     def tell(self) -> None:
         """There are reports, or room."""
         self.news.ring()

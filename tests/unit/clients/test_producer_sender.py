@@ -106,9 +106,22 @@ def test_what_its_caller_has_given_up_is_forgotten_at_once_and_never_reported(ha
         (1_000, lambda sender: sender.outbox.inbox.put("a message"), 2),
         (1_000, lambda sender: sender.outbox.notices.append(lambda *_: None), 2),
         (1_000, lambda sender: setattr(sender.outbox, "stops", True), 2),
+        (1_000, lambda sender: setattr(sender.outbox, "is_ending", True), 2),
+        (1_000, lambda sender: setattr(sender.outbox, "is_mixed", True), 2),
         (1_000, lambda sender: setattr(sender, "wants_flush", True), 2),
     ],
-    ids=["nothing", "soon", "at once", "an event", "a message", "a notice", "the end", "a flush"],
+    ids=[
+        "nothing",
+        "soon",
+        "at once",
+        "an event",
+        "a message",
+        "a notice",
+        "the end",
+        "an exit",
+        "a caller",
+        "a flush",
+    ],
 )
 def test_while_nothing_comes_of_what_is_on_its_way_it_polls_and_does_nothing_else(
     wait_ms: float, news: Any, polls: int

@@ -34,6 +34,8 @@ logger = logging.getLogger("kclient_quota")
 
 SLICE_S: Final = 0.1
 """Longest time that nothing of ours is heard in; as often confluent_kafka looks for signals, twice."""
+LEAST_WAIT_MS: Final = 5
+"""What is waited for is what so much time is worth, of many small messages several: each wait costs as much as one."""
 MOST_AT_ONCE: Final = 1_000_000
 """What confluent_kafka's `consume` takes at most."""
 DRAIN_MESSAGES: Final = 100_000
@@ -204,7 +206,7 @@ class Receiving(Pausing):
             is_first = False
             wait_ms = self._kq_ask()
             if wait_ms:
-                self._kq_wait(min(wait_ms, left_ms))
+                self._kq_wait(min(max(wait_ms, LEAST_WAIT_MS), left_ms))
             else:
                 self._kq_take(count - there, left_ms / 1000, ahead)
 

@@ -192,7 +192,7 @@ class Sender:
         for _ in range(max(1, int(min(wait_ms, QUIET_MS) / POLL_MS))):
             served = serve(min(wait_ms, POLL_MS) / 1000)
             producer.hasten_librdkafka(ASK_MS)
-            if served or outbox.inbox.items or outbox.notices or outbox.stops or self.wants_flush:
+            if served or self.wants_flush or outbox.has_work:
                 break
         return False
 
