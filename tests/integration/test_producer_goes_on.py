@@ -84,3 +84,12 @@ def test_what_has_ended_it_is_raised_by_the_next_call_and_logged_by_one_that_clo
     producer._kq_sender.go_on(fenced)
     assert producer.close()
     assert caplog.text.count("Producer closes after a fatal error") == 1
+
+
+def test_what_ends_it_while_it_closes_is_logged_whoever_hears_of_it(
+    producer: Producer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where librdkafka is served by the application's call, it is that which hears."""
+    producer._kq_outbox.raised = KafkaException(KafkaError(KafkaError._FENCED, "fenced", fatal=True))
+    assert producer.close()
+    assert caplog.text.count("Producer closes after a fatal error") == 1

@@ -313,6 +313,9 @@ class PacedProducer(TakingProducer, TelemetryMethods):
             raise
         except BaseException as error:  # noqa: BLE001 - a callback's; others are called before it is raised
             is_closed, self._kq_outbox.raised = True, error
+        if (raised := self._kq_outbox.raised) is not None and is_fatal(raised):
+            self._kq_outbox.raised = None
+            self._kq_sender.go_on(raised)  # as above: it was heard of while what there was was delivered
         # What the sender, held up for longer than this may take, has not reported; and events of the last moment.
         undisturbed(self._kq_sender.lock, self._kq_sender.finish)
         self._kq_outbox.serve_all()
