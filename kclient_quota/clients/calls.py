@@ -34,6 +34,9 @@ NAP: Final = 1 / 20
 LONGEST_LOCK_S: Final = 0.05
 """For how long a thread of ours waits for a lock that an application's call may hold, which takes a microsecond."""
 
+ENDLESS_S: Final = 2**31 / 1000
+"""So long a time-out is one without end: more milliseconds than C's int holds."""
+
 TEXT: Final = (bytes, str, type(None))
 """What a message's value and key are, mostly."""
 
@@ -84,12 +87,9 @@ def real(timeout: Any) -> Any:
 
 
 def ends_ms(timeout: Any, now_ms: int) -> int | None:
-    """Until when a call may take that begins now; None: without end, as C takes nan and what its int cannot hold.
-
-    What is no time-out is refused as by `real`.
-    """
+    """Until when a call may take that begins now; None: without end, as C takes nan, too. Refuses what `real` does."""
     timeout = real(timeout)
-    return now_ms + round(timeout * 1000) if 0 <= timeout < 2**31 / 1000 else None
+    return now_ms + round(timeout * 1000) if 0 <= timeout < ENDLESS_S else None
 
 
 def whole(count: Any) -> Any:

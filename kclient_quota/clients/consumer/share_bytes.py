@@ -24,6 +24,7 @@ class ShareBytes:
 
     def __init__(self, fetch_bytes: int) -> None:
         self._fetch_bytes = fetch_bytes
+        self._most_bytes = max(fetch_bytes, LARGEST_BATCH)
         self._kept: dict[Partition, tuple[float, float]] = {}  # records and offsets, of answers of late
 
     def by_partition(self, messages: Iterable[Any]) -> dict[Partition, int]:
@@ -43,10 +44,6 @@ class ShareBytes:
         elif payload * (whole := round(span * kept / of) if of else span) <= records * self._most_bytes:
             sent = max(records, whole)  # otherwise the log has holes that are not known yet
         return wire_bytes(sent, payload * sent // records, self._fetch_bytes)
-
-    @property
-    def _most_bytes(self) -> int:
-        return max(self._fetch_bytes, LARGEST_BATCH)
 
 
 def come_again(messages: Iterable[Any]) -> bool:

@@ -21,17 +21,22 @@ import confluent_kafka
 from confluent_kafka import KafkaException
 
 from kclient_quota.clients.agents import AsGiven, CProducer, is_watched, place, with_methods
-from kclient_quota.clients.calls import NotMade, held_with, is_fatal, log_in_as, merged, put_off, seconds, undisturbed
-from kclient_quota.clients.producer.caller.taking import (
-    BLOCK_MS,
-    TakingProducer,
-    only_errors,
-    raw_bytes,
+from kclient_quota.clients.calls import (
+    ENDLESS_S,
+    NotMade,
+    held_with,
+    is_fatal,
+    log_in_as,
+    merged,
+    put_off,
+    seconds,
+    undisturbed,
 )
+from kclient_quota.clients.producer.caller.taking import BLOCK_MS, TakingProducer, only_errors, raw_bytes
 from kclient_quota.clients.producer.caller.waiting import NOW, POLL_IN_C, PRODUCE_IN_C, PURGE_MS
 from kclient_quota.clients.producer.outbox import RECORD_BYTES, Callback, Handed
 from kclient_quota.clients.producer.transaction import Transaction
-from kclient_quota.clients.telemetry.methods import ENDLESS_S, TelemetryMethods
+from kclient_quota.clients.telemetry.methods import TelemetryMethods
 from kclient_quota.clock import SYSTEM_CLOCK, Clock
 from kclient_quota.errors import MISTAKEN, lost_interrupt
 

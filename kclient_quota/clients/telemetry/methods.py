@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kclient_telemetry.kind import MetricKind
 
-from kclient_quota.clients.calls import has_started
+from kclient_quota.clients.calls import ENDLESS_S, has_started
 from kclient_quota.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from kclient_quota.metrics import MetricName
 
 DISABLED: Final = "Telemetry is not enabled. Set config `enable.metrics.push` to `true`."
-
-ENDLESS_S: Final = 1e9
-"""Stands for infinity, which nothing can wait for."""
 
 
 class TelemetryMethods:
