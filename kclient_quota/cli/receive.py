@@ -166,7 +166,7 @@ def _sinks(options: argparse.Namespace) -> tuple["list[Sink]", list[Any]]:
             directory = getattr(options, option)
             if directory is not None:
                 files_of = _writer(option, writer, directory)
-                queued = QueuedSink(files_of)
+                queued = QueuedSink(files_of, goes_on=False)  # what comes behind is left, too
                 waiting = partial(_waiting_to_be_written, queued, files_of)
                 lost = partial(_not_written, queued, files_of)
                 sinks.append(Sink(queued.accept, waiting, lost, complete=queued.complete))

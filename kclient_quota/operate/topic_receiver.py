@@ -168,7 +168,7 @@ class TopicReceiver:
         self._ended: set[tuple[str, int]] = set()
         self._handed = 0
         self._positions: dict[tuple[str, int], int] = {}
-        self._moved: dict[tuple[str, int], int] = {}  # positions since the last checkpoint
+        # positions that moved while so much had been handed on: of each record, so that all before a lost one is done
         self._checkpoints: deque[tuple[int, dict[tuple[str, int], int]]] = deque()
         self._done: dict[tuple[str, int], int] = {}  # positions that may be committed
         # what was handed by then, and its time; a dict looks for its first anew through all that have been removed
@@ -242,7 +242,6 @@ class TopicReceiver:
 
     def finish(self) -> None:
         """Commit what sinks have dealt with in the end."""
-        self._checkpoint()
         self._commit_done(asynchronous=False)
 
     def hand_over(self, partitions: Sequence[TopicPartition]) -> None:
@@ -266,7 +265,7 @@ class TopicReceiver:
 
     def _forget_positions(self, gone: set[tuple[str, int]]) -> None:
         kept = (positions for _, positions in self._checkpoints)
-        for positions in (self._positions, self._moved, self._done, *kept):
+        for positions in (self._positions, self._done, *kept):
             for where in gone & positions.keys():
                 del positions[where]
 
@@ -304,11 +303,17 @@ class TopicReceiver:
         if ours and (topic, partition) not in self._positions:  # it has come back; others may be further on
             ours = {each: came_ms for each, came_ms in ours.items() if each >= offset}
             self._handed_on[topic, partition] = ours
-        self._positions[topic, partition] = self._moved[topic, partition] = offset + 1
+        self._positions[topic, partition] = offset + 1
         _, unix_ms = message.timestamp()
         # of a topic that was made anew it has another time
-        if unix_ms in {self._under_way.get(where, (0, None))[1], ours.pop(offset, None)}:
-            return True
+        if unix_ms not in {self._under_way.get(where, (0, None))[1], ours.pop(offset, None)}:
+            self._receive(message, where, unix_ms)
+        if not self._checkpoints or self._checkpoints[-1][0] != self._handed:
+            self._checkpoints.append((self._handed, {}))
+        self._checkpoints[-1][1][topic, partition] = offset + 1
+        return True
+
+    def _receive(self, message: Any, where: tuple[str, int, int], unix_ms: int) -> None:
         self.received.records += 1
         try:
             pushes = pushes_of_record(message.value() or b"", unix_ms, message.headers() or ())
@@ -319,7 +324,6 @@ class TopicReceiver:
             self._hand_on(pushes)
             self._under_way[where] = self._handed, unix_ms
             self._under_way.move_to_end(where)  # of a topic that was made anew it may be there
-        return True
 
     def _hand_on(self, pushes: Sequence[ReceivedPush]) -> None:
         for push in pushes:
@@ -358,20 +362,15 @@ class TopicReceiver:
         if now_ms - self._checked_ms < _COMMIT_MS:
             return
         self._checked_ms = now_ms
-        self._checkpoint()
         self._commit_done(asynchronous=True)
 
-    def _checkpoint(self) -> None:
-        """Keep what has moved alone: a collector may be away for a day, which is 43,200 checkpoints."""
-        if not self._checkpoints or self._checkpoints[-1][0] != self._handed:
-            self._checkpoints.append((self._handed, {}))
-        self._checkpoints[-1][1].update(self._moved)
-        self._moved.clear()
-
     def _commit_done(self, *, asynchronous: Literal[True, False]) -> None:
-        """Commit the last checkpoint of which no sink has anything left; sinks deal with pushes in their order."""
+        """Commit the last checkpoint of which no sink has anything left; sinks deal with pushes in their order.
+
+        Files take none behind one that they have lost, so that all before it is done. Collectors are given others.
+        """
         left = self.left()
-        if self.lost():  # nothing behind the first of them may be committed
+        if any(sink.lost() for sink in self._sinks if sink.is_remote):
             return
         handed = -1
         while self._checkpoints and self._checkpoints[0][0] <= self._handed - left:

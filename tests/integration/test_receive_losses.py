@@ -325,6 +325,28 @@ def test_a_disk_that_is_full_ends_it_and_nothing_of_it_is_committed(cluster, kin
     everything_comes_again(cluster, tmp_path)
 
 
+def test_a_disk_smaller_than_what_is_to_come_has_each_push_once(cluster, tmp_path, monkeypatch):
+    """What it had room for is committed; the next run, when room has been made, goes on behind it."""
+    written = []
+
+    def room_for_eight(file, lines):
+        if len(written) == 8:
+            raise OSError(28, "No space left on device")
+        written.append(lines)
+        return os.write(file, lines)
+
+    statuses = []
+    for number in range(3):
+        written.clear()
+        with monkeypatch.context() as patch:
+            patch.setattr(files, "os", FullDisk(room_for_eight))
+            statuses.append(main(words(cluster, "--jsonl", tmp_path / str(number), "--idle-exit", "1.5")))
+    assert statuses == [1, 1, 0]
+    found = [clients_in(tmp_path / str(number)) for number in range(3)]
+    assert [len(clients) for clients in found] == [8, 8, 4]
+    assert set().union(*found) == EVERYBODY
+
+
 def member_of(cluster):
     """Another receiver in the same group, which is told of its partitions and reads nothing."""
     conf = {"group.id": "kclient-quota-receive", "enable.auto.commit": False, "auto.offset.reset": "earliest"}

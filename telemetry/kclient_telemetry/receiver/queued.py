@@ -52,13 +52,18 @@ class QueuedSink:
         writer: closed by that thread when the sink closes.
         queue_bytes: about how much memory those that wait may take; what comes on top is dropped and counted.
         is_kept: whether what is written outlives this process, so that what is not is worth a line at its end.
+        goes_on: whether it writes what comes after a push that it has lost; otherwise that counts as failed, too.
     """
 
-    def __init__(self, writer: PushWriter, *, queue_bytes: int = QUEUE_BYTES, is_kept: bool = True) -> None:
+    def __init__(
+        self, writer: PushWriter, *, queue_bytes: int = QUEUE_BYTES, is_kept: bool = True, goes_on: bool = True
+    ) -> None:
         self.counters = QueuedCounters()
         self._writer = writer
         self._queue_bytes = queue_bytes
         self._is_kept = is_kept
+        self._goes_on = goes_on
+        self._has_ended = False
         self._held_bytes = 0
         self._queue: queue.Queue[ReceivedPush | threading.Event | None] = queue.Queue()
         self._lock = threading.Lock()
@@ -81,6 +86,7 @@ class QueuedSink:
                 self._queue.put_nowait(push)
                 return
             self.counters.dropped += 1
+            self._has_ended = not self._goes_on
             first = self.counters.dropped == 1
         if first:
             log.warning("client telemetry is dropped: %d pushes already wait to be written", self._queue.qsize())
@@ -119,7 +125,7 @@ class QueuedSink:
                 self._safely(self._writer.close)
                 push.set()
             else:
-                written = self._safely(partial(self._writer.write, push))
+                written = not self._has_ended and self._safely(partial(self._writer.write, push))
                 with self._lock:
                     self._held_bytes -= push.held_bytes
                 self.counters.written += written
@@ -135,6 +141,7 @@ class QueuedSink:
             work()
         except Exception as error:  # noqa: BLE001 - a full disk, or what does not fit, loses a push, not the thread
             self._tell(error)
+            self._has_ended = not self._goes_on
             return False
         return True
 

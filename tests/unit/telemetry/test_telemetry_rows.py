@@ -334,6 +334,25 @@ def test_a_full_queue_drops_and_counts_and_a_failing_writer_goes_on(caplog):
     assert "disk full" in caplog.text
 
 
+def test_a_sink_that_does_not_go_on_writes_nothing_behind_what_it_has_lost():
+    """Its reader may so commit all before."""
+    asked = []
+
+    def has_no_room_for_the_third(push):
+        asked.append(push)
+        if len(asked) == 3:
+            raise OSError(28, "No space left on device")
+
+    writer = Writer()
+    writer.write = has_no_room_for_the_third
+    sink = QueuedSink(writer, goes_on=False)
+    for number in range(5):
+        sink.accept(Queued(number))
+    sink.close(60_000)
+    assert (sink.counters.written, sink.counters.failed) == (2, 3)
+    assert len(asked) == 3
+
+
 def test_a_cause_is_told_once_and_what_it_costs_is_counted(caplog):
     writer = Writer(OSError(28, "No space left on device"))
     writer.gate.set()
