@@ -53,11 +53,13 @@ class Service(MetricsServiceServicer):
 
 
 @pytest.fixture
-def service():
+def service(tmp_path):
     service = Service()
     server = grpc.server(ThreadPoolExecutor(max_workers=2))
     add_MetricsServiceServicer_to_server(service, server)
     service.port = server.add_insecure_port("127.0.0.1:0")
+    service.socket = tmp_path / "collector.sock"
+    server.add_insecure_port(f"unix:{service.socket}")
     server.start()
     yield service
     server.stop(None).wait(60)
@@ -112,6 +114,19 @@ def test_what_the_specification_says_about_codes(service, sender, code, status):
 def test_partial_success(service, sender):
     service.rejected = 5
     assert sender.send(b"").rejected_points == 5
+
+
+@pytest.mark.parametrize("scheme", ["unix:", "unix://"])
+def test_a_socket_of_this_machine(service, scheme):
+    sender = settings_of(
+        {
+            "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc",
+            "OTEL_EXPORTER_OTLP_ENDPOINT": f"{scheme}{service.socket}",
+            "OTEL_EXPORTER_OTLP_TIMEOUT": "60000",
+        }
+    ).sender()
+    assert sender.send(b"").status is Status.ACCEPTED
+    sender.close()
 
 
 def test_nobody_listens():

@@ -48,7 +48,7 @@ class GrpcSender:
     """OTLP over gRPC.
 
     Args:
-        endpoint: `host:port`, or a URL whose scheme says whether TLS is used.
+        endpoint: `host:port`, a URL whose scheme says whether TLS is used, or `unix:/path`.
         headers: sent as metadata with every export.
         tls: use TLS with these files; None: only for an `https://` endpoint, with the system's authorities.
             Files that are renewed are used when the collector is not reached with those before.
@@ -65,12 +65,13 @@ class GrpcSender:
         compress: bool = True,
         timeout_ms: int = DEFAULT_TIMEOUT_MS,
     ) -> None:
-        url = urlsplit(endpoint if "://" in endpoint else f"//{endpoint}")
-        if not url.netloc:
+        is_socket = endpoint.startswith("unix:")
+        url = urlsplit(endpoint if is_socket or "://" in endpoint else f"//{endpoint}")
+        if not (url.netloc or is_socket):
             raise ValueError(f"endpoint {endpoint!r} is no OTLP/gRPC endpoint: expected host:port")
         if tls is None and url.scheme in {"https", "grpcs"}:
             tls = TlsFiles()
-        address = url.netloc.rpartition("@")[2]
+        address = endpoint if is_socket else url.netloc.rpartition("@")[2]
         headers = {**authorization_of(url), **(headers or {})}
         self._address = address
         self._tls = tls

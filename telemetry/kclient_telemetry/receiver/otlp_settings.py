@@ -128,6 +128,8 @@ def _endpoint(variables: _Variables, url: str | None) -> tuple[str, str]:
         raise ValueError(f"{variables.name('PROTOCOL')}={protocol}: write {' or '.join(_PROTOCOLS)}")
     is_grpc = protocol == "grpc"
     endpoint = variables.get("ENDPOINT") or ("http://localhost:4317" if is_grpc else "http://localhost:4318")
+    if is_grpc and endpoint.startswith("unix:"):  # as gRPC names a socket of this machine, where nothing is encrypted
+        return protocol, endpoint
     if is_grpc and "://" not in endpoint:
         is_plain = (variables.get("INSECURE") or "false").lower() == "true"
         endpoint = f"{'http' if is_plain else 'https'}://{endpoint}"

@@ -25,6 +25,8 @@ M = "OTEL_EXPORTER_OTLP_METRICS_"
         ({f"{E}PROTOCOL": "grpc", f"{E}ENDPOINT": "https://c:4317"}, "https://c:4317", "grpc"),
         ({f"{E}PROTOCOL": "grpc", f"{E}ENDPOINT": "c:4317"}, "https://c:4317", "grpc"),
         ({f"{E}PROTOCOL": "grpc", f"{E}ENDPOINT": "c:4317", f"{E}INSECURE": "TRUE"}, "http://c:4317", "grpc"),
+        ({f"{E}PROTOCOL": "grpc", f"{E}ENDPOINT": "unix:/run/c.sock"}, "unix:/run/c.sock", "grpc"),
+        ({f"{E}PROTOCOL": "grpc", f"{E}ENDPOINT": "unix:///run/c.sock"}, "unix:///run/c.sock", "grpc"),
         (
             {f"{M}PROTOCOL": "http/protobuf", f"{E}PROTOCOL": "grpc"},
             "http://localhost:4318/v1/metrics",
