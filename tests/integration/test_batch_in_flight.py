@@ -380,6 +380,26 @@ def test_callbacks_are_served_while_many_messages_are_held(reader: Reader) -> No
     assert reader.seen[0] == list(range(len(reader.seen[0])))
 
 
+def test_the_assignment_is_not_asked_for_with_each_message(reader: Reader) -> None:
+    consumer = reader.consumer
+    consumer.assign([FIRST, SECOND])
+    consumer._kq_change_sizes(NEAR)
+    follow, asked, calls = consumer._kq_follow_assignment, [], 0
+
+    def counted() -> None:
+        asked.append(calls)
+        follow()
+
+    consumer._kq_follow_assignment = counted  # type: ignore[method-assign]
+    began = time.monotonic()
+    while sum(map(len, reader.seen.values())) < 2 * EACH:
+        assert time.monotonic() < began + 60
+        reader.take(consumer.consume(1, 0.1))
+        calls += 1
+    assert len(asked) < calls / 2  # with statistics, four times a second, and commits
+    assert reader.seen[0] == reader.seen[1] == list(range(EACH))
+
+
 def test_what_has_been_received_is_not_kept_while_messages_are_held(
     servers: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

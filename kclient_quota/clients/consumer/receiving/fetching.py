@@ -87,6 +87,7 @@ class Fetching(CConsumer):
     _kq_turns: frozenset[Partition] = frozenset()  # what is to rest from the next fetch on
     _kq_is_cooperative = False
     _kq_times_assigned = 0
+    _kq_may_differ = True  # whether what is assigned may be other than what the other client fetches
     _kq_begun_s = 0.0  # when partitions were begun last, in the time of the wall clock, as statistics tell it
     _kq_reset = "latest"
     _kq_tells_ends = False
@@ -236,6 +237,7 @@ class Fetching(CConsumer):
         if assigned - fetched:
             super().pause([TopicPartition(*key) for key in assigned - fetched])
             fetcher.incremental_assign(self._kq_at_starts(assigned - fetched))
+        self._kq_may_differ = False
 
     def _kq_at_starts(self, keys: Iterable[Partition]) -> list[TopicPartition]:
         found = [TopicPartition(*key, self._kq_starts.get(key, OFFSET_INVALID)) for key in keys]
@@ -278,6 +280,7 @@ class Fetching(CConsumer):
 
     def _kq_release(self, partitions: list[TopicPartition]) -> None:
         """These go to others: fetch them no longer."""
+        self._kq_may_differ = True
         gone = set(map(key_of, partitions))
         if self._kq_fetcher is not None:
             mine = [part for part in self._kq_fetcher.assignment() if key_of(part) in gone]
@@ -286,6 +289,7 @@ class Fetching(CConsumer):
 
     def _kq_assign_paused(self, partitions: list[TopicPartition]) -> None:
         """Take what the group assigns, without fetching any of it."""
+        self._kq_may_differ = True
         (super().incremental_assign if self._kq_is_cooperative else super().assign)(partitions)
         super().pause(partitions)
 

@@ -261,7 +261,8 @@ class Receiving(Pausing):
         if error is not None and error.code() != KafkaError._AUTO_OFFSET_RESET and not was_not_told(event):  # noqa: SLF001
             self._kq_held.add([event])
             self._kq_note_silence([event])
-        self._kq_follow_assignment()
+        if self._kq_may_differ:  # to see that it does not waits for librdkafka's thread, twice
+            self._kq_follow_assignment()
 
     def _kq_charge(self, messages: list[Message]) -> None:
         if self._kq_credit == ENDLESS or not messages:
@@ -314,6 +315,7 @@ class Receiving(Pausing):
         if self._kq_events or self._kq_listener.fetcher_events:
             if self._kq_listener.hear():
                 self._kq_idle.flush(self._kq_clock.now_ms())
+                self._kq_may_differ = True  # a signal may have ended a rebalance's callback before it said so
                 self._kq_store_if_due()
                 self._kq_ask_again(self._kq_listener.told)
                 # What a signal has ended is done the next time.

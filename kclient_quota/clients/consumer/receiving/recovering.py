@@ -66,10 +66,12 @@ class Recovering(Fetching):
         """Change what is received while no other thread does; callbacks, and signals' handlers, may within it."""
         me = get_ident()
         if self._kq_is_within(me):
+            self._kq_may_differ = True
             return change(*args, **kwargs)
         self._kq_await_turn(me)
         try:
             self._kq_begin_turn()
+            self._kq_may_differ = True
             return change(*args, **kwargs)
         finally:
             self._kq_depth = self._kq_turn_of = 0
