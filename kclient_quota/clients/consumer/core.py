@@ -200,12 +200,16 @@ class ConsumerCore:
         if held_up := self._joining.check(self.limit, now_ms, fetches=bool(self._pacer.leaders)):
             self._say("joining", held_up, now_ms)
 
-    def on_throttle(self, broker_name: str, broker_id: int, throttle_ms: int, now_ms: int) -> None:
-        """One throttle event."""
+    def on_throttle(
+        self, broker_name: str, broker_id: int, throttle_ms: int, now_ms: int, *, fetches: bool = True
+    ) -> None:
+        """One throttle event; `fetches`: of the client that fetches, not of one that has done so."""
         if throttle_ms <= 0:
             return
         broker_id = self._reader.throttling(broker_id, broker_name)
-        if is_request_throttle(throttle_ms, self.limit, fetches=bool(self._pacer.leaders)):
+        if not fetches:
+            self._joining.on_throttle(throttle_ms, now_ms)
+        elif is_request_throttle(throttle_ms, self.limit, fetches=bool(self._pacer.leaders)):
             self._joining.on_throttle(throttle_ms, now_ms)
             self._mute(broker_id, now_ms + throttle_ms)
         else:

@@ -22,8 +22,10 @@ from kclient_quota.pacing.fetching.fetch_sizes import (
     framing_bytes,
     keeps_up,
     one_will_do,
+    several_bytes,
     sizes_for,
     sizes_while_learning,
+    sizes_while_nothing_is_learnt,
 )
 from kclient_quota.pacing.fetching.fetch_statistics import FetchStatistics, end_of
 from kclient_quota.pacing.trend import TREND
@@ -257,8 +259,8 @@ class Sizing:
         if limit.known or self.sizes == OPEN:
             return OPEN
         # Nothing has been learnt yet: what comes without being refused may be asked for in larger pieces.
-        largest = sizes_while_learning(self._received_per_s)
-        return largest if largest.fetch_bytes > self.sizes.fetch_bytes else self.sizes
+        largest = sizes_while_nothing_is_learnt(self._received_per_s, self._round_trip_ms)
+        return max(largest, self.sizes, key=lambda sizes: (sizes.fetch_bytes, sizes.queue_bytes))
 
     def _is_busy(self, share: float) -> bool:
         """Whether as much comes as is worth less framing.
@@ -273,9 +275,13 @@ class Sizing:
 
     def _while_learning(self, learnt: float) -> FetchSizes:
         """For a limit that has been learnt: one batch at a time, as long as that does or is not known."""
-        sizes, batch_bytes = sizes_while_learning(learnt, self._partitions), self.batch_bytes
+        partitions, round_trip_ms, batch_bytes = self._partitions, self._round_trip_ms, self.batch_bytes
+        sizes = sizes_while_learning(learnt, partitions, round_trip_ms)
         rate = learnt if self.sizes.fetch_bytes == ONE_BATCH else AMPLE * learnt
-        many = {"partitions": self._partitions, "many_bytes": sizes.fetch_bytes}
-        if batch_bytes == inf or one_will_do(rate, self._round_trip_ms, batch_bytes, **many):
+        many = {"partitions": partitions, "many_bytes": sizes.fetch_bytes}
+        if batch_bytes == inf or one_will_do(rate, round_trip_ms, batch_bytes, **many):
             return replace(sizes, fetch_bytes=ONE_BATCH)
-        return sizes
+        if keeps_up(rate, round_trip_ms, batch_bytes):
+            return sizes
+        several = several_bytes(learnt, round_trip_ms, batch_bytes, partitions=partitions)
+        return replace(sizes, fetch_bytes=max(sizes.fetch_bytes, several))

@@ -159,8 +159,7 @@ class FetchPacer:
         here = self._here(level, now_ms)
         if here > max(level, 0.0):
             return max(here / self._ratio, 1.0), 0
-        owed_ms = self._owed_ms(now_ms)
-        if owed_ms:
+        if owed_ms := self._owed_ms(now_ms):
             return 0.0, owed_ms
         # A request's worth at once: evenly as a broker's one-second samples see it, and cheaply.
         most = min(max(level, 1.0), min(pace.rate for pace in self._paces.values()) * REQUEST_MS / 1000.0)
@@ -212,7 +211,9 @@ class FetchPacer:
         """A response has said `throttle_ms`."""
         pace = self.pace_of(node_id)
         if pace is not None and throttle_ms > 0:
-            pace.on_throttle(throttle_ms, now_ms, trusted=self._limit is None or self._knows_window(now_ms))
+            most_bytes = self._sizes.most_bytes(list(self.leaders.values()).count(node_id))
+            is_trusted = self._limit is None or self._knows_window(now_ms)
+            pace.on_throttle(throttle_ms, now_ms, trusted=is_trusted, most_bytes=most_bytes)
 
     def _knows_window(self, now_ms: int) -> bool:
         """Whether the whole of the broker's window was received at our pace, so that no burst of ours is in it."""
@@ -260,8 +261,7 @@ class FetchPacer:
         """How long to wait until nothing is owed for any broker."""
         longest_ms = 0
         for pace in self._paces.values():
-            owed_ms = pace.wait_ms()
-            if owed_ms:
+            if owed_ms := pace.wait_ms():
                 # Of a broker that nothing is owed for, those who share its quota may have what is not taken meanwhile.
                 pace.on_wait(now_ms)
                 longest_ms = max(longest_ms, owed_ms)

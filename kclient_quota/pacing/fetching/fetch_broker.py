@@ -196,11 +196,13 @@ class BrokerPace:
             if expected_at_ms is not None:
                 came_at_ms = min(max(expected_at_ms, since_ms), at_ms)
         self.window.received(nbytes, came_at_ms)
+        self.share.on_late_count(self.window.total(at_ms), at_ms)
 
-    def on_throttle(self, throttle_ms: int, now_ms: int, *, trusted: bool = True) -> None:
+    def on_throttle(self, throttle_ms: int, now_ms: int, *, trusted: bool = True, most_bytes: float = 0.0) -> None:
         """The broker mutes us for `throttle_ms`; yields when strangers must have caused it.
 
-        That can be told where the window is `trusted`: it knows all that has been received.
+        That can be told where the window is `trusted`: it knows all that has been received. A fetch may bring
+        `most_bytes`.
         """
         self.throttled_until_ms = max(self.throttled_until_ms, now_ms + throttle_ms)
         self._refused = True
@@ -215,7 +217,8 @@ class BrokerPace:
         own_bytes = self.window.total(now_ms) + (0.0 if expected else self.batch)
         window_ms = self.window.size_ms(now_ms)
         if trusted:
-            self.share.on_throttle(own_bytes, window_ms, throttle_ms, now_ms, refused=self.batch)
+            refused = {"refused": self.batch, "most_refused": most_bytes}
+            self.share.on_throttle(own_bytes, window_ms, throttle_ms, now_ms, **refused)
         if expected is None:
             self.window.received(0, now_ms)
         self.window.postpone(asked_at_ms + throttle_ms)

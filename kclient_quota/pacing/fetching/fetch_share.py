@@ -18,6 +18,7 @@ from kclient_quota.pacing.known_share import ALONE, CALM_DOUBLING_MS, CALM_MS, M
 from kclient_quota.pacing.known_share import TARGET as SHARE_TARGET
 from kclient_quota.pacing.learnt_share import LEAST_RATE, LONGEST_STEP_S, MOST_CHANGE
 from kclient_quota.pacing.price import Price
+from kclient_quota.quota.rate import QUOTA_WINDOW_MS
 
 TARGET: Final = 1.0 - (1.0 - SHARE_TARGET) / 2
 """Part of the limit that is aimed at by whoever shares it with nobody: half as much has to be left as others leave."""
@@ -42,7 +43,17 @@ class _LearntShare:
         rate: bytes per second to fetch at now; infinite as long as nothing is known.
     """
 
-    __slots__ = ("_fetch_bytes", "_grown_at_ms", "_price", "_quiet_since_ms", "learnt", "rate")
+    __slots__ = (
+        "_fetch_bytes",
+        "_grown_at_ms",
+        "_more",
+        "_price",
+        "_quiet_since_ms",
+        "_span_ms",
+        "_told_until_ms",
+        "learnt",
+        "rate",
+    )
 
     limit: Final = None
     is_whole: Final = False
@@ -54,21 +65,42 @@ class _LearntShare:
         self._price = Price()
         self._grown_at_ms = 0
         self._quiet_since_ms = 0
+        self._more = 0.0  # bytes per second that may be ours beyond what the last throttle has told
+        self._span_ms = self._told_until_ms = 0  # of the first throttle
 
-    def on_throttle(self, own_bytes: float, window_ms: int, throttle_ms: int, now_ms: int, fetch_bytes: float) -> None:
-        """A fetch of `fetch_bytes` was refused; the rest: see `FetchShare`."""
-        measured = own_bytes * 1000.0 / (window_ms + throttle_ms)
-        if measured <= 0.0:
+    def on_throttle(
+        self,
+        own_bytes: float,
+        window_ms: int,
+        throttle_ms: int,
+        now_ms: int,
+        fetch_bytes: float,
+        most_bytes: float = 0.0,
+    ) -> None:
+        """A fetch of `fetch_bytes` was refused, or of as many as `most_bytes`; the rest: see `FetchShare`."""
+        span_ms = window_ms + throttle_ms
+        is_first = self.learnt is None
+        if is_first:
+            self._span_ms, self._told_until_ms = span_ms, now_ms + QUOTA_WINDOW_MS
+        measured = own_bytes * 1000.0 / span_ms
+        if measured <= 0.0 and not most_bytes:
             return
+        self._more = max(0.0, most_bytes - fetch_bytes) * 1000.0 / span_ms
         self._fetch_bytes = max(fetch_bytes, LEAST_FETCH_BYTES)
         self._quiet_since_ms = now_ms + throttle_ms
-        if self.learnt is None:
+        self.learnt = measured
+        if is_first:
             self.rate = max(measured, LEAST_RATE)
             self._price.begin(min(throttle_ms, self._expected_ms()), now_ms)
             self._grown_at_ms = now_ms
         else:
             self._price.pay(throttle_ms, now_ms)
-        self.learnt = measured
+
+    def on_late_count(self, own_bytes: float, now_ms: int) -> None:
+        """So many of our own are in the window, as is told after the first throttle, which they have brought about."""
+        if self.learnt is not None and now_ms <= self._told_until_ms:
+            self.learnt = max(self.learnt, own_bytes * 1000.0 / self._span_ms)
+            self.rate = max(self.rate, self.learnt)
 
     def on_free(self, now_ms: int) -> None:
         """Fetches were answered."""
@@ -94,12 +126,14 @@ class _LearntShare:
             self._price.pay(0.0, now_ms)
         # A price that is off by more than twice counts as twice: the last few throttles may have been anybody's.
         change = self._price.drift(self._expected_ms(), MOST_CHANGE)
+        if self._more > self.learnt and now_ms >= self._quiet_since_ms:
+            change = MOST_CHANGE  # until a fetch is refused of which it is known how large it was
         if change > 0.0:
             # Ever faster, the longer there is no throttle: a neighbour has left, or the quota was raised.
             change *= 2.0 ** min(max(calm_ms, 0) // CALM_DOUBLING_MS, 10)
         self.rate = max(self.rate * exp(min(change, MOST_CHANGE) * elapsed_s), LEAST_RATE)
         if calm_ms < 0:
-            self.rate = max(min(self.rate, self.learnt * MOST_LEAP), LEAST_RATE)
+            self.rate = max(min(self.rate, (self.learnt + self._more) * MOST_LEAP), LEAST_RATE)
         elif self.rate > ENDLESS_BYTES_PER_S:
             self.learnt = None
             self.rate = inf
@@ -109,6 +143,7 @@ class _LearntShare:
         self._price.rebase(shift_ms)
         self._grown_at_ms += shift_ms
         self._quiet_since_ms += shift_ms
+        self._told_until_ms = 0
 
 
 class FetchShare:
@@ -164,7 +199,14 @@ class FetchShare:
             self._share.scale(limit)
 
     def on_throttle(
-        self, own_bytes: float, window_ms: int, throttle_ms: int, now_ms: int, *, refused: float = 0.0
+        self,
+        own_bytes: float,
+        window_ms: int,
+        throttle_ms: int,
+        now_ms: int,
+        *,
+        refused: float = 0.0,
+        most_refused: float = 0.0,
     ) -> None:
         """A fetch was refused: yield, if strangers must have helped.
 
@@ -174,14 +216,20 @@ class FetchShare:
             throttle_ms: what the broker said.
             now_ms: now.
             refused: the fetch alone: its own part of the throttle is no sign of a crowd.
+            most_refused: what that fetch may have been of, at most, where it has asked for much more than ever came.
         """
         share = self._share
         if share.limit is None:
-            share.on_throttle(own_bytes, window_ms, throttle_ms, now_ms, refused)
+            share.on_throttle(own_bytes, window_ms, throttle_ms, now_ms, refused, most_refused)
         elif own_bytes * 1000.0 < ALONE * share.limit * (window_ms + throttle_ms):
             crowd_ms = max(1, throttle_ms - int(refused * 1000.0 / share.limit))
             # What is refused is not counted: a first fetch that met others' burst has had nothing, which is no share.
             share.on_throttle(own_bytes, window_ms, crowd_ms, now_ms, has_begun=refused > 0.0)
+
+    def on_late_count(self, own_bytes: float, now_ms: int) -> None:
+        """So many of our own are in the window, as is told now; some have come before what was told already."""
+        if isinstance(self._share, _LearntShare):
+            self._share.on_late_count(own_bytes, now_ms)
 
     def on_free(self, now_ms: int) -> None:
         """Fetches were answered, not refused."""

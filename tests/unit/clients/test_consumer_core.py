@@ -479,6 +479,22 @@ def test_callbacks_of_the_users_are_called_after_ours_and_marked() -> None:
     assert not gate.listener.in_callback
 
 
+def test_a_throttle_of_the_client_that_fetches_no_more_is_none_of_ours() -> None:
+    """One that had asked for megabytes is refused later, and looked like one for the 16 kB that are asked now."""
+    clock = ManualClock()
+    driven = gate_of(clock)
+    driven.on_statistics(statistics(0))
+    seen: list[float] = []
+    callbacks_of({"throttle_cb": lambda event: seen.append(event.throttle_time)}, driven)
+    driven.listener.is_split = True
+    driven.on_throttle("b1:9092/1", 1, 2_000)
+    assert driven.state()[1].throttled_until_ms == 0
+    driven.listener.fetcher_events.append(ThrottleEvent("b1:9092/1", 1, 0.4))
+    assert not driven.listener.hear()
+    assert driven.state()[1].throttled_until_ms == 400
+    assert seen == [2.0, 0.4]
+
+
 def test_what_our_callbacks_do_runs_no_python_in_which_a_signal_could_be_handled() -> None:
     driven = gate_of(ManualClock())
     out = callbacks_of({"stats_cb": print, "statistics.interval.ms": 100, "throttle_cb": print}, driven)

@@ -195,6 +195,18 @@ def test_batches_that_have_become_larger_than_fetches_are_fetched_one_by_one() -
     assert reader.sizing.sizes.fetch_bytes == ONE_BATCH
 
 
+ACTIVE: dict[str, Any] = {"broker": 1, "fetch_state": "active", "ls_offset": -1}
+
+
+def at(shortest_ms: float, *, more: int = 10, usual_ms: float | None = None, **of_partition: Any) -> dict[str, Any]:
+    """Statistics of a broker so far away, which has more messages than were fetched, or has not."""
+    usual_us = (shortest_ms if usual_ms is None else usual_ms) * 1_000
+    return {
+        "brokers": {"one": {"nodeid": 1, "rtt": {"min": shortest_ms * 1_000, "avg": usual_us}}},
+        "topics": {"t": {"partitions": {"0": {**ACTIVE, "more": more, **of_partition}}}},
+    }
+
+
 LEARNED = Limit(None, None, LimitSource.LEARNED)
 
 
@@ -222,7 +234,45 @@ def test_who_has_learnt_a_limit_fetches_larger_pieces_where_one_batch_at_a_time_
     for _ in range(20 * SECOND):
         reader.look(*[16_384] * 3)
         reader.other(LEARNED)
-    assert reader.sizing.sizes == sizes_while_learning(2_000_000.0)
+    sizes = reader.sizing.sizes
+    assert sizes.queue_bytes == sizes_while_learning(2_000_000.0, 1, 80.0).queue_bytes == 208_000
+    # as who knows the limit
+    assert sizes.fetch_bytes == sizes_for(2_000_000.0, 80.0, reader.sizing.batch_bytes).fetch_bytes > 500_000
+
+
+def test_who_has_learnt_a_limit_stays_with_larger_pieces_where_it_varies() -> None:
+    reader = learner(2_000_000.0, FAR)
+    changes = 0
+    for second in range(80):
+        reader.paces[1] = SimpleNamespace(rate=(1_000_000.0, 2_000_000.0)[second // 8 % 2], throttled_until_ms=0)
+        for _ in range(SECOND):
+            reader.look(*[16_384] * 3)
+            changes += reader.other(LEARNED) is not None
+    assert changes == 3, "to one batch, to several, and to a queue for twice as much"
+
+
+@pytest.mark.parametrize(("statistics", "round_trips_per_look"), [(FAR, 3), (at(20), 12)])
+def test_who_was_never_refused_asks_for_more_until_round_trips_do_not_matter(
+    statistics: dict[str, Any], round_trips_per_look: int
+) -> None:
+    """One batch in 20 ms was 0.8 MB/s, of a quota of 5 and of none at all."""
+    reader = Reader(sizes_for(None), statistics)
+    reader.paces.clear()
+    found = []
+    for _ in range(40 * SECOND):
+        fetched = max(16_384, reader.sizing.sizes.fetch_bytes)
+        reader.look(*[fetched] * round_trips_per_look)
+        found += [wanted.fetch_bytes for wanted in [reader.other(LEARNED)] if wanted is not None]
+    assert found == [65_536, 262_144, 1_048_576, OPEN.fetch_bytes]
+    assert reader.sizing.sizes == OPEN
+
+
+def test_who_is_never_refused_and_gets_little_of_what_he_asks_for_asks_for_no_more() -> None:
+    reader = Reader(sizes_for(None), FAR)
+    reader.paces.clear()
+    for _ in range(40 * SECOND):
+        reader.look(500)
+        assert reader.other(LEARNED) is None
 
 
 def test_a_limit_that_is_learnt_may_grow_a_little_without_another_change() -> None:
@@ -254,18 +304,6 @@ def test_who_has_learnt_a_limit_fetches_full_batches_of_many_partitions_one_by_o
         reader.look(*[16_384] * 3)
         reader.other(LEARNED)
     assert reader.sizing.sizes.fetch_bytes == ONE_BATCH
-
-
-ACTIVE: dict[str, Any] = {"broker": 1, "fetch_state": "active", "ls_offset": -1}
-
-
-def at(shortest_ms: float, *, more: int = 10, usual_ms: float | None = None, **of_partition: Any) -> dict[str, Any]:
-    """Statistics of a broker so far away, which has more messages than were fetched, or has not."""
-    usual_us = (shortest_ms if usual_ms is None else usual_ms) * 1_000
-    return {
-        "brokers": {"one": {"nodeid": 1, "rtt": {"min": shortest_ms * 1_000, "avg": usual_us}}},
-        "topics": {"t": {"partitions": {"0": {**ACTIVE, "more": more, **of_partition}}}},
-    }
 
 
 def test_a_broker_that_has_become_farther_away_is_fetched_from_several_batches_at_a_time() -> None:

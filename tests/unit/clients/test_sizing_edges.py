@@ -298,7 +298,7 @@ def test_who_knows_no_limit_fetches_more_once_a_fiftieth_of_a_second_brings_four
     nbytes: int, grows: bool, node: str
 ) -> None:
     """Of 4,096 bytes: 819,200 bytes a second of the broker that sends most."""
-    reader = Reader(sizes_for(None))
+    reader = Reader(sizes_for(None), brokers(1_000, 1_000))
     reader.leaders = {("t", 0): 1, ("t", 1): 2}
     reader.came(n2=(0, 0))
     reader.came(**{node: (nbytes, 50)})

@@ -47,8 +47,11 @@ class Told:
     def rebase(self, shift_ms: int) -> None:
         self.calls.append(("rebase", shift_ms))
 
-    def on_throttle(self, *what: float, refused: float) -> None:
-        self.calls.append((*what, refused))
+    def on_late_count(self, own_bytes: float, now_ms: int) -> None:
+        self.calls.append(("late", own_bytes, now_ms))
+
+    def on_throttle(self, *what: float, refused: float, most_refused: float) -> None:
+        self.calls.append((*what, refused, most_refused))
 
     def set_limit(self, limit: float | None) -> None:
         self.calls.append(("limit", limit))

@@ -29,7 +29,7 @@ def test_the_first_count_is_where_counting_begins() -> None:
     pace.on_received(5_001, 2, 300)
     assert (pace.batch, pace._begun) == (1.0, True)
     assert received(pace) == [(300, 1)]
-    assert calls == [("free", 200), ("free", 300)]
+    assert calls == [("free", 200), ("free", 300), ("late", 1, 300)]
 
 
 def test_a_count_that_goes_back_is_another_connections() -> None:
@@ -137,8 +137,8 @@ def test_time_that_the_broker_takes_is_not_made_up_for() -> None:
 def test_the_share_is_told_what_was_ours_and_the_fetch_that_was_refused() -> None:
     pace, calls = told(batch=3_000.0)
     pace.window.received(20_000, 1_000)
-    pace.on_throttle(400, 1_500)
-    assert calls == [(23_000, 10_500, 400, 1_500, 3_000)]
+    pace.on_throttle(400, 1_500, most_bytes=7_000)
+    assert calls == [(23_000, 10_500, 400, 1_500, 3_000, 7_000)]
     assert received(pace) == [(1_000, 20_000), (1_500, 0)]
 
 
@@ -148,7 +148,7 @@ def test_what_was_expected_is_the_fetch_that_was_refused_and_is_looked_at_again(
         pace.window.received(20_000, 1_000)
         pace.window.expect(4_000, expected_ms)
         pace.on_throttle(400, 1_500)
-        assert calls == [(24_000, 10_500, 400, 1_500, 3_000)]
+        assert calls == [(24_000, 10_500, 400, 1_500, 3_000, 0)]
         assert received(pace) == [(1_000, 20_000)]
         assert pace.window.expected == (again_ms, 4_000)
 

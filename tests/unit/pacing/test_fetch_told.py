@@ -7,7 +7,7 @@ import pytest
 
 from kclient_quota.pacing.fetching.fetch import LEAST_RATIO, MOST_RATIO, FetchPacer
 from kclient_quota.pacing.fetching.fetch_broker import BrokerPace
-from kclient_quota.pacing.fetching.fetch_sizes import FetchSizes
+from kclient_quota.pacing.fetching.fetch_sizes import OPEN, FetchSizes
 from kclient_quota.pacing.fetching.fetch_statistics import FetchStatistics
 from tests.unit.pacing.test_fetch_edges import LIMIT, SIZES, facts, pacer_of
 
@@ -26,8 +26,9 @@ class Heard(BrokerPace):
 
     calls: list[tuple[Any, ...]]
 
-    def on_throttle(self, throttle_ms: int, now_ms: int, *, trusted: bool = True) -> None:
+    def on_throttle(self, throttle_ms: int, now_ms: int, *, trusted: bool = True, most_bytes: float = 0.0) -> None:
         self.calls.append((throttle_ms, now_ms, trusted))
+        self.most_bytes = most_bytes
 
     def on_received(self, total: int, responses: int, at_ms: int) -> None:
         self.calls.append((total, responses, at_ms))
@@ -245,6 +246,26 @@ def test_a_throttle_is_its_brokers_or_as_long_as_none_is_known_anybodys() -> Non
     told = heard(pacer)
     pacer.on_throttle(9, 80, 7)
     assert told == {-1: [(80, 7, True)]}
+
+
+@pytest.mark.parametrize(
+    ("sizes", "leaders", "most_bytes"),
+    [
+        (FetchSizes(1_000, 1_000), [1, 1, 2], 1_000),
+        (FetchSizes(1_000, 1_000, by_hand=True), [1, 1, 2], 2_000),
+        (OPEN, [1, 1, 2], 2 * 1_048_576),
+        (OPEN, [], 52_428_800),
+        (OPEN, [1] * 100, 52_428_800),
+    ],
+)
+def test_what_was_refused_may_have_been_all_that_was_asked_for(
+    sizes: FetchSizes, leaders: list[int], most_bytes: int
+) -> None:
+    pacer = FetchPacer(None, sizes, 0)
+    pacer.on_statistics(seen(0, {}, leaders=leaders))
+    heard(pacer)
+    pacer.on_throttle(1, 80, 7)
+    assert pacer._paces[1 if leaders else -1].most_bytes == most_bytes
 
 
 @pytest.mark.parametrize(

@@ -308,6 +308,7 @@ class Fetching(CConsumer):
                 "enable.metrics.push": False,
                 "statistics.interval.ms": told_ms(conf, STATISTICS_MS),
                 "stats_cb": self._kq_fetcher_events,
+                "throttle_cb": self._kq_fetcher_events,
             }
         )
         try:

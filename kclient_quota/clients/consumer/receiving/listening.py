@@ -92,8 +92,12 @@ class Listener:
         """Attend to everything noted; whether there were statistics. Raises what the application's callbacks raise."""
         had_statistics = False
         while self.fetcher_events:
-            self._attend(self._on_fetcher, self.fetcher_events.popleft())
-            had_statistics = True
+            event = self.fetcher_events.popleft()
+            if isinstance(event, str):
+                self._attend(self._on_fetcher, event)
+                had_statistics = True
+            else:
+                self._throttled(event, fetches=True)
         while self.events:
             event = self.events.popleft()
             if isinstance(event, BaseException):
@@ -101,12 +105,10 @@ class Listener:
             if isinstance(event, str):
                 had_statistics = True
                 self._attend(self._on_statistics, event)
-                theirs = self._tell_statistics
+                if self._tell_statistics is not None:
+                    self.call_back(self._tell_statistics, event)
             else:
-                self._attend(self._on_throttle, event)
-                theirs = self._tell_throttle
-            if theirs is not None:
-                self.call_back(theirs, event)
+                self._throttled(event, fetches=not self.is_split)
         return had_statistics
 
     def keep(self, call: Callable[..., Any], *args: Any) -> None:
@@ -173,10 +175,15 @@ class Listener:
         self.core.on_statistics(self.told, self.clock.now_ms())
         self.tell()
 
-    def _on_throttle(self, event: Any) -> None:
+    def _throttled(self, event: Any, *, fetches: bool) -> None:
+        self._attend(partial(self._on_throttle, fetches=fetches), event)
+        if self._tell_throttle is not None:
+            self.call_back(self._tell_throttle, event)
+
+    def _on_throttle(self, event: Any, *, fetches: bool) -> None:
         now_ms = self.clock.now_ms()
         throttle_ms = round(event.throttle_time * 1000)
-        self.core.on_throttle(event.broker_name, event.broker_id, throttle_ms, now_ms)
+        self.core.on_throttle(event.broker_name, event.broker_id, throttle_ms, now_ms, fetches=fetches)
         if throttle_ms > 0:
             self.is_throttled = True
             self._log.on_throttle(event.broker_name, throttle_ms, self.core.limit, now_ms)
