@@ -12,11 +12,11 @@ from math import inf
 from typing import TYPE_CHECKING, Final
 
 from kclient_quota.clients.limits import UNKNOWN, Limit
-from kclient_quota.clients.producer.routes import NO_BROKER, Before, Broker, Brokers, Routes
+from kclient_quota.clients.producer.routes import NO_BROKER, Broker, Brokers, Routes
 from kclient_quota.clients.quota_state import BrokerQuotaState
 from kclient_quota.pacing.sending.lanes import DEFAULT_LANE
 from kclient_quota.pacing.sending.send_queue import ACCEPTED, NEVER, Grant, SendQueue
-from kclient_quota.pacing.sending.turns import Waiting
+from kclient_quota.pacing.sending.turns import Line, Waiting
 from kclient_quota.pacing.spare import Spare
 
 if TYPE_CHECKING:
@@ -115,10 +115,10 @@ class ProducerCore:
                 return 0
             if not is_patient:
                 return wait_ms
-            before = broker.before[line] = Before()
+            before = broker.before[line] = Line()
         if is_patient:
             before.append(message)
-        return max(1, self._wait_ms(broker, before.first, now_ms, only_ask=True))
+        return max(1, self._wait_ms(broker, before.first() or message, now_ms, only_ask=True))
 
     def _wait_ms(self, broker: Broker, message: Waiting, now_ms: int, *, only_ask: bool = False) -> int:
         """How long a producer waits: while the queue is full, or a throttle outlasts what may wait in it."""
@@ -158,19 +158,18 @@ class ProducerCore:
         """
         for broker in self.brokers:
             for line, before in list(broker.before.items()):
-                while before:
-                    message = before.first
+                while (message := before.first()) is not None:
                     message.queued_at_ms = now_ms
                     if not claim(message):
-                        before.popleft()
+                        before.pop()
                     elif message.expires_at_ms is not None and message.expires_at_ms <= now_ms:
-                        self._lost.append((before.popleft(), Lost.EXPIRED))
+                        self._lost.append((before.pop(), Lost.EXPIRED))
                         yield message
                     elif self._wait_ms(broker, message, now_ms):
                         give_back(message)
                         break
                     else:
-                        before.popleft()
+                        before.pop()
                         yield message
                 if not before:
                     del broker.before[line]
@@ -216,8 +215,8 @@ class ProducerCore:
             expiry_ms = broker.queue.next_expiry_ms
             if expiry_ms is not None:
                 waits.append(max(0, expiry_ms - now_ms))
-            expiries = [before.first.expires_at_ms for before in broker.before.values()]
-            waits += [max(1, expiry_ms - now_ms) for expiry_ms in expiries if expiry_ms is not None]
+            heads = [head for before in broker.before.values() if (head := before.first()) is not None]
+            waits += [max(1, head.expires_at_ms - now_ms) for head in heads if head.expires_at_ms is not None]
         return min(waits)
 
     def lost(self, now_ms: int) -> list[tuple[Waiting, Lost]]:

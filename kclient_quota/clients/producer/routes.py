@@ -1,6 +1,5 @@
 """Which broker a message goes to, and which partition those go to that may go anywhere. No clock, lock or client."""
 
-from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
@@ -10,7 +9,7 @@ from typing import Final
 from kclient_quota.clients.librdkafka.partitioner import Partitioner
 from kclient_quota.pacing.sending.send_queue import Grant, SendQueue
 from kclient_quota.pacing.sending.throttle_told import NEVER_MS
-from kclient_quota.pacing.sending.turns import ANY_PARTITION, Waiting
+from kclient_quota.pacing.sending.turns import ANY_PARTITION, Line, Waiting
 
 NO_BROKER: Final = -1
 """The leader of a partition that has none now, and of all as long as nobody knows."""
@@ -96,42 +95,6 @@ class Routes:
         return self._partitioner.partition(key, len(route.leaders))
 
 
-class Before:
-    """Messages that wait for room in a queue, in order.
-
-    Attributes:
-        raw_bytes: of all of them.
-    """
-
-    __slots__ = ("_messages", "raw_bytes")
-
-    def __init__(self) -> None:
-        self._messages: deque[Waiting] = deque()
-        self.raw_bytes = 0
-
-    def __len__(self) -> int:
-        return len(self._messages)
-
-    def __iter__(self) -> Iterator[Waiting]:
-        return iter(self._messages)
-
-    @property
-    def first(self) -> Waiting:
-        """The one at the front, of which there has to be one."""
-        return self._messages[0]
-
-    def append(self, message: Waiting) -> None:
-        """To the end."""
-        self._messages.append(message)
-        self.raw_bytes += message.raw_bytes
-
-    def popleft(self) -> Waiting:
-        """Take the one at the front."""
-        message = self._messages.popleft()
-        self.raw_bytes -= message.raw_bytes
-        return message
-
-
 @dataclass(slots=True, eq=False)
 class Broker:
     """What one broker is sent.
@@ -147,7 +110,7 @@ class Broker:
 
     number: int
     queue: SendQueue
-    before: dict[tuple[str, Hashable], Before]
+    before: dict[tuple[str, Hashable], Line]
     wait_ms: float = inf
     served_ms: int = NEVER_MS
     slowest_ms: float = 0.0
@@ -324,8 +287,8 @@ class Brokers:
         for broker in list(self):
             for line, before in list(broker.before.items()):
                 for _ in range(len(before)):
-                    message = before.popleft()
+                    message = before.pop()
                     goal, message.partition = self._place_of(message, broker, now_ms)
-                    goal.before.setdefault(line, Before()).append(message)
+                    goal.before.setdefault(line, Line()).append(message)
                 if not before:
                     broker.before.pop(line, None)

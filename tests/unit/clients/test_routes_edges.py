@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from kclient_quota.clients.librdkafka.partitioner import Partitioner
-from kclient_quota.clients.producer.routes import NO_BROKER, ROUTE_MS, Before, Broker, Brokers, Route, Routes
+from kclient_quota.clients.producer.routes import NO_BROKER, ROUTE_MS, Broker, Brokers, Route, Routes
 from kclient_quota.pacing.sending.send_queue import Grant, SendQueue
-from kclient_quota.pacing.sending.turns import ANY_PARTITION, Waiting
+from kclient_quota.pacing.sending.turns import ANY_PARTITION, Line, Waiting
 from tests.unit.clients.producer_world import LIMITED, core_of, message
 
 
@@ -209,27 +209,13 @@ def test_how_busy_a_broker_is_counts_what_waits_in_its_queue_and_before_it() -> 
     assert other.busy(1_000) == (8_000, 0)
 
 
-def test_what_waits_for_room_is_counted_as_it_comes_and_goes() -> None:
-    one, two, three = (message(size, 0) for size in (10, 200, 3_000))
-    line = Before()
-    for each in (one, two):
-        line.append(each)
-    assert (len(line), line.raw_bytes, line.first, list(line)) == (2, 210, one, [one, two])
-    line.append(three)
-    assert (len(line), line.raw_bytes) == (3, 3_210)
-    assert [line.popleft() for _ in range(2)] == [one, two]
-    assert (len(line), line.raw_bytes, line.first) == (1, 3_000, three)
-    assert line.popleft() is three
-    assert (len(line), line.raw_bytes, bool(line)) == (0, 0, False)
-
-
 @pytest.mark.parametrize("count", [1, 2])
 def test_those_that_wait_for_room_are_not_looked_at_again_for_each_that_comes(
     count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     core = core_of(LIMITED)
     core.brokers.learn_routes({"orders": {number: number + 1 for number in range(count)}}, count, 0)
-    monkeypatch.setattr(Before, "__iter__", None)
+    monkeypatch.setattr(Line, "__iter__", None)
     monkeypatch.setattr(Broker, "waiting", None)
     waits = [core.offer(message(1_000, 0), 0) for _ in range(100)]
     assert waits[0] == 0
@@ -273,7 +259,7 @@ def where(some: Brokers) -> dict[int, list[tuple[int, int]]]:
 
 
 def before(broker: Broker, *them: Waiting) -> None:
-    line = broker.before["", None] = Before()
+    line = broker.before["", None] = Line()
     for each in them:
         line.append(each)
 
