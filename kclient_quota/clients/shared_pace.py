@@ -142,21 +142,21 @@ class SharedPace:
         return len(self.common.members)
 
 
-class SharedLimit:
+class SharedLimit(Neighbours):
     """The limit of all consumers that a broker counts together; each calls from a thread of its own."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._lock = reentrant_lock()  # a destructor may come in between, and close another consumer
-        self._neighbours = Neighbours()
 
     def part(self, who: Any, broker: int | None, need: Need, limit: float) -> Part:
         """See `Neighbours.part`."""
-        found: Part = undisturbed(self._lock, self._neighbours.part, who, broker, need, limit)
+        found: Part = undisturbed(self._lock, super().part, who, broker, need, limit)
         return found
 
     def leave(self, who: Any) -> None:
         """It needs nothing any more: the others have its part."""
-        undisturbed(self._lock, self._neighbours.leave, who)
+        undisturbed(self._lock, super().leave, who)
 
 
 class SharedAccounts:

@@ -5,7 +5,7 @@ such a part keeps what he takes. So the parts of all add up to the quota, nobody
 what one does not need is the others' seconds later.
 """
 
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 NEEDED_MS: Final = 3_000
@@ -38,18 +38,6 @@ class Part(NamedTuple):
 
     byte_rate: float
     sharers: int
-
-
-class Shared(Protocol):
-    """What a pacer needs of `Neighbours`, or of who locks it."""
-
-    def part(self, who: Any, broker: int | None, need: Need, limit: float) -> Part:
-        """See there."""
-        ...
-
-    def leave(self, who: Any) -> None:
-        """See there."""
-        ...
 
 
 class Neighbours:

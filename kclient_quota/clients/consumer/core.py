@@ -27,7 +27,7 @@ from kclient_quota.pacing.fetching.fetch_broker import BrokerPace
 from kclient_quota.pacing.fetching.fetch_lost import LostFetches
 from kclient_quota.pacing.fetching.fetch_sizes import FetchSizes
 from kclient_quota.pacing.fetching.fetch_statistics import FetchStatistics, fetch_statistics
-from kclient_quota.pacing.neighbours import Shared
+from kclient_quota.pacing.neighbours import Neighbours
 
 MOST_LATENESS_MS: Final = 600_000
 """An event that seems to have waited longer than this tells that the clock has jumped."""
@@ -79,7 +79,7 @@ class ConsumerCore:
         sizes: FetchSizes,
         max_poll_interval_ms: int,
         now_ms: int,
-        neighbours: Shared | None = None,
+        neighbours: Neighbours | None = None,
         longest_throttle_ms: float = ENDLESS,
     ) -> None:
         self.limit = limit
@@ -251,7 +251,7 @@ class ConsumerCore:
         """Whether so much has been taken that librdkafka sends its next fetch."""
         return self._pacer.is_low(sum(self._taken.values()))
 
-    def share_with(self, neighbours: Shared) -> None:
+    def share_with(self, neighbours: Neighbours) -> None:
         """Another user's limit applies, which these share; what it needed those of before forget; from any thread."""
         if self._backoff is not Backoff.OFF:
             self._pacer.neighbours = neighbours

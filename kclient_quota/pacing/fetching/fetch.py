@@ -19,7 +19,7 @@ from kclient_quota.pacing.fetching.fetch_broker import BrokerPace
 from kclient_quota.pacing.fetching.fetch_sizes import SLACK, FetchSizes
 from kclient_quota.pacing.fetching.fetch_statistics import FetchStatistics
 from kclient_quota.pacing.known_share import CALM_MS, REQUEST_MS
-from kclient_quota.pacing.neighbours import DEALT_MS, Shared
+from kclient_quota.pacing.neighbours import DEALT_MS, Neighbours
 from kclient_quota.quota.rate import QUOTA_SAMPLES, QUOTA_WINDOW_MS
 
 RECORD_BYTES: Final = 10
@@ -58,7 +58,7 @@ class FetchPacer:
         *,
         samples: int = QUOTA_SAMPLES,
         window_ms: int = QUOTA_WINDOW_MS,
-        neighbours: Shared | None = None,
+        neighbours: Neighbours | None = None,
         most_unpolled_ms: int = UNPOLLED_MS,
     ) -> None:
         self.neighbours = neighbours

@@ -135,7 +135,7 @@ def test_a_destructor_that_closes_a_consumer_is_let_in_where_another_asks_for_it
             return super().get(*args)
 
     for other in others:
-        shared._neighbours._needs[other] = Collects({0: Need(True, 9.0, 1)})
+        shared._needs[other] = Collects({0: Need(True, 9.0, 1)})
     parts: list[Part] = []
     asking = threading.Thread(
         target=lambda: parts.append(shared.part(Member(), 0, Need(True, 9.0, 1), 10.0)), daemon=True
