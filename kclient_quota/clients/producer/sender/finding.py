@@ -9,7 +9,7 @@ from kclient_quota.clients.producer.routes import ROUTE_MS
 from kclient_quota.clock import Clock
 
 if TYPE_CHECKING:
-    from kclient_quota.clients.producer.sender.client import Client
+    from kclient_quota.clients.producer.caller.waiting import WaitingProducer
 
 logger = logging.getLogger("kclient_quota")
 
@@ -41,7 +41,7 @@ class RouteFinder:
         self._unanswered = 0  # in a row
         self._next_ms = 0  # nobody is asked before that
 
-    def find(self, producer: "Client", topics: Collection[str]) -> None:
+    def find(self, producer: "WaitingProducer", topics: Collection[str]) -> None:
         """Ask about those of these topics, and of those whose brokers are lost, that it is time for."""
         brokers, now_ms = self._core.brokers, self._clock.now_ms()
         if now_ms < self._next_ms:
@@ -62,7 +62,7 @@ class RouteFinder:
             self._asked_ms[topic] = self._clock.now_ms()
             self._ask(producer, topic, [topic])
 
-    def _ask(self, producer: "Client", topic: str | None, about: Collection[str]) -> bool:
+    def _ask(self, producer: "WaitingProducer", topic: str | None, about: Collection[str]) -> bool:
         """Ask for one topic or, None, for all; whether there was an answer, of which it is learnt about some."""
         began_ms = self._clock.now_ms()
         try:

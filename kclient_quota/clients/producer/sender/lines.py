@@ -16,8 +16,8 @@ from kclient_quota.pacing.sending.turns import Partition, Waiting
 from kclient_quota.pacing.sending.way import MOST_WAY_MS
 
 if TYPE_CHECKING:
+    from kclient_quota.clients.producer.caller.waiting import WaitingProducer
     from kclient_quota.clients.producer.outbox import Handed
-    from kclient_quota.clients.producer.sender.client import Client
 
 NOT_THERE: Final = {
     KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001 - confluent_kafka's name
@@ -144,7 +144,7 @@ class PartitionLines:
                 del self._busy[place]
 
 
-def hand_over(producer: "Client", message: Waiting, partition: int) -> int:
+def hand_over(producer: "WaitingProducer", message: Waiting, partition: int) -> int:
     """Hand a message to librdkafka; returns the partition it was told."""
     handed: Handed = message.payload
     try:

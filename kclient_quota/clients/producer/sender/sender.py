@@ -29,8 +29,8 @@ from kclient_quota.pacing.sending.turns import Waiting
 if TYPE_CHECKING:
     import weakref
 
+    from kclient_quota.clients.producer.caller.waiting import WaitingProducer
     from kclient_quota.clients.producer.routes import Broker
-    from kclient_quota.clients.producer.sender.client import Client
     from kclient_quota.clients.producer.transaction import Transaction
     from kclient_quota.clients.quota_state import BrokerQuotaState
 
@@ -89,11 +89,11 @@ class Sender:
         self._answers = Answers(outbox, transaction, clock, metrics, worth)
         self._routes = RouteFinder(core, clock, lock)
 
-    def run(self, me: "weakref.ref[Client]") -> None:
+    def run(self, me: "weakref.ref[WaitingProducer]") -> None:
         """Until the producer is gone, closed, or free."""
         needed(self._run, me)
 
-    def _run(self, me: "weakref.ref[Client]") -> None:
+    def _run(self, me: "weakref.ref[WaitingProducer]") -> None:
         outbox = self.outbox
         if me() is None:
             self._leave()
@@ -136,7 +136,7 @@ class Sender:
         """There is no producer to be found: its weak references end before destructors run; who flushes there sends."""
         self.outbox.has_no_thread = True
 
-    def step_here(self, producer: "Client") -> float:
+    def step_here(self, producer: "WaitingProducer") -> float:
         """What the thread would do, once, in a caller's; returns after how many milliseconds to do it again."""
         if not self._one.acquire(blocking=False):
             return POLL_MS  # somebody else does it
@@ -178,7 +178,7 @@ class Sender:
         """Whether no caller puts in a message meanwhile; a signal's handler may hold one up there, and wait for us."""
         return held_briefly(self.outbox.lock)
 
-    def _poll(self, producer: "Client", wait_ms: float) -> bool:
+    def _poll(self, producer: "WaitingProducer", wait_ms: float) -> bool:
         """Serve librdkafka's events; whether there is nothing to wait for but a caller."""
         outbox = self.outbox
         if outbox.is_mixed:
@@ -196,7 +196,7 @@ class Sender:
                 break
         return False
 
-    def _step(self, producer: "Client") -> float:
+    def _step(self, producer: "WaitingProducer") -> float:
         """All that can be done now; returns after how many milliseconds to look again."""
         self._empty_inbox()
         with self.lock:
@@ -221,7 +221,7 @@ class Sender:
     def _has_route(self, item: Any) -> bool:
         return not isinstance(item, Waiting) or self.core.brokers.routes.get(item.topic) is not None
 
-    def _pass_on(self, producer: "Client") -> float:
+    def _pass_on(self, producer: "WaitingProducer") -> float:
         outbox, core = self.outbox, self.core
         finished = outbox.finished
         with self.lock:
@@ -336,7 +336,7 @@ class Sender:
 
     # Messages that go ---------------------------------------------------------------------------------------------
 
-    def _hand_all(self, producer: "Client", sends: list[Sent]) -> list[tuple[Sent, list[Waiting]]]:
+    def _hand_all(self, producer: "WaitingProducer", sends: list[Sent]) -> list[tuple[Sent, list[Waiting]]]:
         """Hand over in order; returns what librdkafka has no room for now, and all after it, which would overtake."""
         for number, sent in enumerate(sends):
             if rest := self._hand(producer, sent):
@@ -350,7 +350,7 @@ class Sender:
             first, payloads = sent.messages[0], [message.payload for message in sent.messages]
             self._worth.on_sent(first.topic, payloads, sent.fill, now_ms - first.queued_at_ms, now_ms)
 
-    def _hand(self, producer: "Client", sent: Sent) -> list[Waiting]:
+    def _hand(self, producer: "WaitingProducer", sent: Sent) -> list[Waiting]:
         """Hand messages that leave together to librdkafka; returns those that it has no room for."""
         for number, message in enumerate(sent.messages):
             handed: Handed = message.payload
