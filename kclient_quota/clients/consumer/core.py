@@ -8,7 +8,7 @@ any thread.
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from kclient_quota.clients.consumer.joining import JoinWatch, is_request_throttle
 from kclient_quota.clients.consumer.notice import Notice
@@ -29,27 +29,14 @@ from kclient_quota.pacing.fetching.fetch_sizes import FetchSizes
 from kclient_quota.pacing.fetching.fetch_statistics import FetchStatistics, fetch_statistics
 from kclient_quota.pacing.neighbours import Neighbours
 
+if TYPE_CHECKING:
+    from confluent_kafka import Message
+
 MOST_LATENESS_MS: Final = 600_000
 """An event that seems to have waited longer than this tells that the clock has jumped."""
 REQUEST_THROTTLE_MS: Final = 1_000
 """A request quota never throttles for longer than one window."""
 ENDLESS: Final = float("inf")
-
-
-class Taken(Protocol):
-    """A message: its length is that of key and value."""
-
-    def __len__(self) -> int:
-        """Bytes of key and value."""
-        ...
-
-    def topic(self) -> str | None:
-        """As confluent_kafka's."""
-        ...
-
-    def partition(self) -> int | None:
-        """As confluent_kafka's."""
-        ...
 
 
 class ConsumerCore:
@@ -141,8 +128,8 @@ class ConsumerCore:
         """Whether a grant is for one message at this moment only, because batches fill much of the window."""
         return self._pacer.big_batches
 
-    def charge(self, messages: Sequence[Taken]) -> int:
-        """These have been taken out of the queue; what they cost of a grant."""
+    def charge(self, messages: "Sequence[Message]") -> int:
+        """These have been taken out of the queue; what they cost of a grant: each is as long as its key and value."""
         cost = sum(map(len, messages)) + RECORD_BYTES * len(messages)
         self._pacer.on_messages(cost, len(messages))
         if self._only is not None:
