@@ -8,10 +8,10 @@ any thread.
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from kclient_quota.clients.consumer.joining import JoinWatch, is_request_throttle
-from kclient_quota.clients.consumer.notice import Notice
 from kclient_quota.clients.consumer.reading_turns import LEAST_MS, LUMPS, Partition, ReadingTurns
 from kclient_quota.clients.consumer.sizing import CROWD_WINDOWS, Sizing
 from kclient_quota.clients.consumer.stall import StallWatch
@@ -37,6 +37,23 @@ MOST_LATENESS_MS: Final = 600_000
 REQUEST_THROTTLE_MS: Final = 1_000
 """A request quota never throttles for longer than one window."""
 ENDLESS: Final = float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something that the user is to be told.
+
+    Attributes:
+        cause: what it is about; at most one line a minute and cause is said.
+        text: in words.
+        is_warning: whether the user should do something about it.
+        extra: the same as fields of a log record.
+    """
+
+    cause: str
+    text: str
+    is_warning: bool = True
+    extra: Mapping[str, Any] = field(default_factory=dict)
 
 
 class ConsumerCore:

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from kclient_quota.clients.consumer.core import ENDLESS, ConsumerCore
-from kclient_quota.clients.consumer.notice import Notice
+from kclient_quota.clients.consumer.core import ENDLESS, ConsumerCore, Notice
 from kclient_quota.clients.limits import UNKNOWN, Limit
 from kclient_quota.config import Backoff, LimitSource
 from kclient_quota.pacing.fetching.fetch_sizes import OPEN, FetchSizes, sizes_for
