@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import inf, nan
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from kclient_quota.clients.calls import Bell, has_started
 from kclient_quota.clients.interceptor import instantiate
@@ -114,18 +114,11 @@ def longest_throttle_ms(conf: Mapping[str, Any], limit: Limit, message_ms: float
     return max(int(answer_ms * 9 / 10), (limit.samples - 1) * limit.window_ms)
 
 
-class Ask(Protocol):
-    """How a cluster is asked: never raises, answers within the deadline."""
-
-    def __call__(
-        self, conf: Mapping[str, Any], user: str | None, client_id: str, deadline_ms: int, *, fresh_ms: int
-    ) -> "EffectiveLimits":
-        """Ask what applies to this user and client-id, or say what was said no longer than `fresh_ms` ago."""
-        ...
-
-
 class _AskCluster:
-    """Asks by way of what all clients share that ask this cluster as this principal, and keeps it."""
+    """Asks by way of what all clients share that ask this cluster as this principal, and keeps it.
+
+    Never raises, and answers within the deadline, or with what was said no longer than `fresh_ms` ago.
+    """
 
     _asking: "Asking | None" = None
 
@@ -161,7 +154,7 @@ class LimitFinder:
         ours: the client's checked configuration.
         conf: its librdkafka configuration, with which the cluster is asked.
         byte_rate_key: PRODUCER_BYTE_RATE or CONSUMER_BYTE_RATE.
-        ask: how the cluster is asked; None: on the connection that all clients of this process share.
+        ask: how the cluster is asked, as `_AskCluster` does; None: by that.
 
     Attributes:
         found: what is known: an unanswered question changes nothing.
@@ -172,7 +165,12 @@ class LimitFinder:
     """
 
     def __init__(
-        self, ours: QuotaConfig, conf: Mapping[str, Any], *, byte_rate_key: str, ask: Ask | None = None
+        self,
+        ours: QuotaConfig,
+        conf: Mapping[str, Any],
+        *,
+        byte_rate_key: str,
+        ask: "Callable[..., EffectiveLimits] | None" = None,
     ) -> None:
         self._ours, self._conf = ours, conf
         self._byte_rate_key = byte_rate_key
@@ -227,7 +225,7 @@ class LimitFinder:
         return asked or any(map(self._callback.quota_reset_required, self._quota_types))
 
     def _of_callback(self, callback: ClientQuotaCallback) -> Limit:
-        user, client_id = self._principal() or "", self._client_id()
+        user, client_id = self._principal() or "", client_id_of(self._conf)
         rate, percentage = (
             _told(callback.quota_limit(kind, callback.quota_metric_tags(kind, user, client_id)))
             for kind in self._quota_types
@@ -239,7 +237,7 @@ class LimitFinder:
         if user is None and _principal_is_hidden(self._conf):
             return UNKNOWN
         conf = {**self._conf, "client.id": ASKS_AS}
-        answer = self._ask(conf, user, self._client_id(), deadline_ms, fresh_ms=fresh_ms)
+        answer = self._ask(conf, user, client_id_of(self._conf), deadline_ms, fresh_ms=fresh_ms)
         self.is_away = answer.is_away
         if answer.denied is not None:
             self._say_denied(answer.denied)
@@ -262,9 +260,6 @@ class LimitFinder:
 
     def _principal(self) -> str | None:
         return self._ours.user or user_of(self._conf)
-
-    def _client_id(self) -> str:
-        return client_id_of(self._conf)
 
 
 def _load_callback(declared: Any, conf: Mapping[str, Any]) -> ClientQuotaCallback | None:
