@@ -214,7 +214,9 @@ class Sizing:
         """The sizes to fetch in, if those that there are will not do; who fetches in them then tells `change`."""
         if self.sizes.by_hand or now_ms < self._stays_until_ms:
             return None
-        if limit.byte_rate is None and self._is_muted_for_long(limit, paces, now_ms):
+        # A broker that mutes us for longer than a crowd brings about would mute another client's first fetch as well.
+        longest_ms = CROWD_WINDOWS * limit.window_ms
+        if limit.byte_rate is None and any(pace.throttled_until_ms - now_ms > longest_ms for pace in paces):
             return None
         wanted = self._wanted(limit, paces)
         if self.sizes.like(wanted):
@@ -229,14 +231,6 @@ class Sizing:
         for distance in self._distances.values():
             distance.begin_anew()
         return self._framed / before
-
-    @staticmethod
-    def _is_muted_for_long(limit: Limit, paces: Collection[BrokerPace], now_ms: int) -> bool:
-        """Whether a broker mutes us for longer than a crowd brings about.
-
-        It would mute another client's first fetch as well, until that connection is given up in its turn.
-        """
-        return any(pace.throttled_until_ms - now_ms > CROWD_WINDOWS * limit.window_ms for pace in paces)
 
     def _wanted(self, limit: Limit, paces: Collection[BrokerPace]) -> FetchSizes:
         byte_rate = limit.byte_rate

@@ -39,7 +39,7 @@ class Storing(Receiving):
         self._kq_store_every_ms = settings.store_every_ms(conf)
         self._kq_stored: dict[Partition, int] = {}
         self._kq_stored_at_ms = self._kq_clock.now_ms()
-        self._kq_stored_of = (0, 0)  # what `_handed_over` was when all of it had been stored beside
+        self._kq_stored_of = (0, 0)  # what told of all that was handed over, when it had been stored beside
         # Held by who asks for positions and stores them, so that none is stored late.
         self._kq_storing = reentrant_lock()
 
@@ -112,7 +112,7 @@ class Storing(Receiving):
         since librdkafka was asked: then its position may be ahead of what is held. The application stores by itself
         then. What is handed over meanwhile only makes the position that is stored an older one.
         """
-        of = self._kq_handed_over
+        of = self._kq_times_doubted, len(self._kq_held)  # another one whenever the application has received something
         if (
             of == self._kq_stored_of
             or not self._kq_takes_nothing_since(of[0])
@@ -141,11 +141,6 @@ class Storing(Receiving):
         finally:
             if has_lock:
                 self._kq_storing.release()
-
-    @property
-    def _kq_handed_over(self) -> tuple[int, int]:
-        """Another one whenever the application has received something."""
-        return self._kq_times_doubted, len(self._kq_held)
 
     def _kq_store(self, positions: list[TopicPartition]) -> None:
         moved = [
