@@ -4,7 +4,7 @@ Loaded when the first producer is made, not with the class: a program that only 
 """
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from math import inf
 from typing import Any, Final
@@ -35,11 +35,10 @@ from kclient_quota.clients.telemetry.reporter import new_telemetry
 from kclient_quota.clients.throttle_log import WorthLog
 from kclient_quota.clients.wait_time import WaitLog
 from kclient_quota.clock import Clock
-from kclient_quota.config import Backoff, client_id_of, is_true, split
+from kclient_quota.config import Backoff, client_id_of, is_true, split, whole_number
 from kclient_quota.metrics import PRODUCER
 from kclient_quota.pacing.pacer import Pacer
 from kclient_quota.pacing.sending.batch_cost import BatchCost
-from kclient_quota.pacing.sending.lanes import Lane
 from kclient_quota.pacing.sending.send_pace import SendPace
 from kclient_quota.pacing.sending.send_queue import SendQueue
 from kclient_quota.pacing.sending.turns import Waiting
@@ -62,8 +61,8 @@ class Parts:
         errors_only: `delivery.report.only.error`, where that is left to us.
         beginning: of its first message.
         message_ms: for how long a message is worth sending.
-        most_bytes: of one message.
-        most_value_bytes: of one message's value.
+        most_bytes: of one message: librdkafka refuses a larger one at once.
+        most_value_bytes: of one message's value: it never has room for a larger one; keys and headers do not count.
         most_messages: that nobody has polled for the reports of.
         inner: librdkafka's configuration, as long as our callbacks are not in it.
 
@@ -91,8 +90,8 @@ class Parts:
         if self.errors_only:
             self.inner[ERRORS_ONLY_KEY] = False
         self.message_ms = settings.message_timeout_ms(conf)
-        self.most_bytes = settings.most_message_bytes(conf)
-        self.most_value_bytes = settings.most_value_bytes(conf)
+        self.most_bytes = whole_number(conf, ["message.max.bytes"], settings.MESSAGE_BYTES)
+        self.most_value_bytes = whole_number(conf, ["queue.buffering.max.kbytes"], settings.QUEUE_KBYTES) * 1024
         self.most_messages = settings.most_messages(conf)
         needs_id = is_true(self.inner.get("enable.idempotence")) and not conf.get("transactional.id")
         self.beginning = Beginning(clock, is_wanted=needs_id)
@@ -104,13 +103,8 @@ class Parts:
         self._ours = ours
         self._pace = pace = self._pace_of_user()
         undisturbed(pace.lock, pace.follow, self._limit, clock.now_ms())
-        longest = _as_told if self.transaction.aborts else partial(longest_throttle_ms, self.inner)
-        new_queue = partial(
-            _new_queue, self.inner, ours.max_delay_ms, self.sorting.lanes, lambda: self._pace, longest, self._answer_ms
-        )
-        core = ProducerCore(
-            new_queue, Routes(Partitioner(str(conf.get("partitioner", DEFAULT)))), self._limit, ours.max_delay_ms
-        )
+        routes = Routes(Partitioner(str(conf.get("partitioner", DEFAULT))))
+        core = ProducerCore(self._new_queue, routes, self._limit, ours.max_delay_ms)
         core.shared_pace = pace
         pace.join(core)
         self.sender = Sender(
@@ -139,6 +133,23 @@ class Parts:
         if self.transaction.possible:
             ends.append(self.transaction.timeout_ms)
         return min(ANSWER_MS, int(min(ends) / 2))
+
+    def _new_queue(self, broker: int, limit: Limit) -> SendQueue:
+        conf, shared, aborts = self.inner, self._pace, self.transaction.aborts
+        pace = SendPace(
+            _pacer(shared, broker, limit),
+            BatchCost(compressed=settings.is_compressed(conf)),
+            limit.byte_rate,
+            linger_ms=settings.linger_ms(conf),
+            max_delay_ms=self._ours.max_delay_ms,
+            in_flight=settings.in_flight(conf),
+            # a transaction that is to be aborted rather than waited for hears of each as the broker said it
+            longest_throttle_ms=inf if aborts else longest_throttle_ms(conf, limit, self.message_ms),
+            client_bytes=len(self.client_id.encode()),
+            common=shared.common,
+            answer_ms=0 if limit.known else self._answer_ms(),
+        )
+        return SendQueue(pace, self.sorting.lanes)
 
     def _pace_of_user(self) -> SharedPace:
         pace = shared_pace(pace_key(self.ask_conf, self._ours, self._ours.producer_byte_rate))
@@ -191,38 +202,7 @@ def _later(outbox: Outbox, callback: Callable[[Any], Any]) -> Callable[[Any], An
     return call
 
 
-def _as_told(_limit: Limit, _message_ms: float) -> float:
-    """A transaction that is to be aborted rather than waited for hears of each throttle as the broker said it."""
-    return inf
-
-
 def _pacer(shared: SharedPace, broker: int, limit: Limit) -> Pacer:
     """That of a broker, of the limit that was heard last, or of this one where nothing was."""
     told = shared.limit or limit
     return shared.pacer(broker, lambda: Pacer(told.byte_rate, samples=told.samples, window_ms=told.window_ms))
-
-
-def _new_queue(
-    conf: Mapping[str, Any],
-    max_delay_ms: int,
-    lanes: Sequence[Lane],
-    shared: Callable[[], SharedPace],
-    longest: Callable[[Limit, float], float],
-    answer_ms: Callable[[], int],
-    broker: int,
-    limit: Limit,
-) -> SendQueue:
-    cost, sharing = BatchCost(compressed=settings.is_compressed(conf)), shared()
-    pace = SendPace(
-        _pacer(sharing, broker, limit),
-        cost,
-        limit.byte_rate,
-        linger_ms=settings.linger_ms(conf),
-        max_delay_ms=max_delay_ms,
-        in_flight=settings.in_flight(conf),
-        longest_throttle_ms=longest(limit, settings.message_timeout_ms(conf)),
-        client_bytes=len(client_id_of(conf).encode()),
-        common=sharing.common,
-        answer_ms=0 if limit.known else answer_ms(),
-    )
-    return SendQueue(pace, lanes)

@@ -112,19 +112,9 @@ def message_timeout_ms(conf: Mapping[str, Any]) -> int:
     return whole_number(everything, MESSAGE_TIMEOUT, MESSAGE_TIMEOUT_MS) or NO_TIMEOUT_MS
 
 
-def most_message_bytes(conf: Mapping[str, Any]) -> int:
-    """`message.max.bytes`: librdkafka refuses a larger message at once."""
-    return whole_number(conf, ["message.max.bytes"], MESSAGE_BYTES)
-
-
 def most_messages(conf: Mapping[str, Any]) -> int:
     """How many messages librdkafka takes that nobody has polled for the reports of."""
     return whole_number(conf, ["queue.buffering.max.messages"], QUEUE_MESSAGES) or QUEUE_MESSAGES
-
-
-def most_value_bytes(conf: Mapping[str, Any]) -> int:
-    """`queue.buffering.max.kbytes`: librdkafka never has room for a larger value; keys and headers do not count."""
-    return whole_number(conf, ["queue.buffering.max.kbytes"], QUEUE_KBYTES) * 1024
 
 
 def is_compressed(conf: Mapping[str, Any]) -> bool:
