@@ -145,7 +145,8 @@ class StatisticsReader:
         before = self._last.get(name, (0,) * len(_COUNTERS))
         self._last[name] = now
         # A broker entry that librdkafka made anew starts from zero again.
-        changed = now if any(a < b for a, b in zip(now, before, strict=True)) else _minus(now, before)
+        changes = tuple(a - b for a, b in zip(now, before, strict=True))
+        changed = now if min(changes) < 0 else changes
         tx, txbytes, _, rx, rxbytes, *_, wakeups = changed
         throttle = broker.get("throttle", {})
         return BrokerDelta(
@@ -178,7 +179,3 @@ class StatisticsReader:
             before = 0  # made anew; one less is something else that waits for its answer
         self._fetches[name] = max(now, before)
         return max(0, now - before)
-
-
-def _minus(now: tuple[int, ...], before: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(a - b for a, b in zip(now, before, strict=True))
