@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from operator import call
 from typing import Any, Final
 
 from kclient_quota.clients.calls import encoded
@@ -94,10 +95,6 @@ class ThrottleLog:
         return True
 
 
-def _at_once(work: Callable[..., object], *args: Any) -> object:
-    return work(*args)
-
-
 class WorthLog:
     """Says once that one setting would buy much, as a sample of what waits for the quota shows.
 
@@ -110,7 +107,7 @@ class WorthLog:
     """
 
     def __init__(
-        self, client_id: str, compression: str, max_delay_ms: int, apart: Callable[..., object] = _at_once
+        self, client_id: str, compression: str, max_delay_ms: int, apart: Callable[..., object] = call
     ) -> None:
         self._apart = apart
         self._client_id = client_id
