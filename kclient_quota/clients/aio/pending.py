@@ -15,6 +15,7 @@ from kclient_quota.clients.aio.loops import InLoop
 from kclient_quota.clients.calls import in_bytes
 from kclient_quota.clients.interceptor import ProducerRecord
 from kclient_quota.clients.producer.caller.taking import utf8_bytes
+from kclient_quota.clients.producer.outbox import Callback
 from kclient_quota.clients.producer.producer import PacedProducer
 from kclient_quota.clients.producer.sender.answers import code_of
 from kclient_quota.clients.producer.sorting import NO_PLACE, Place
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 WORKERS_ASK_S: Final = 2.0
 PURGED: Final = {KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}  # noqa: SLF001 - confluent_kafka's names
-Callback = Callable[[KafkaError | None, Message], Any]
 
 
 @dataclass(slots=True, eq=False)

@@ -278,14 +278,11 @@ class AIOProducer(Handing, AIOTelemetryMethods):
             if is_left and self._ending is None and self._may_close():
                 self._closer = None  # the worker is, unless another loop comes first
                 with suppress(RuntimeError):  # they have ended
-                    self.executor.submit(self._close_alone)
+                    self.executor.submit(lambda: asyncio.run(self._close_in_worker()))
             raise
 
-    def _close_alone(self) -> None:
-        """In a worker, in an event loop of its own: deliver what there is and close, though no other loop runs."""
-        asyncio.run(self._close_in_worker())
-
     async def _close_in_worker(self) -> None:
+        """In an event loop of its own: deliver what there is and close, though no other loop runs."""
         if not self._may_close():
             return  # another loop has begun to by now, and may wait for this worker
         for job in (self._handing, self._polling):
