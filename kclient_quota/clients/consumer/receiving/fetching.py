@@ -76,8 +76,6 @@ class Fetching(CConsumer):
     """
 
     _kq_fetcher: CConsumer | None = None
-    _kq_fetcher_conf: Mapping[str, Any]
-    _kq_fetcher_events: Callable[[Any], None]
     _kq_starts: dict[Partition, int]
     _kq_asked: set[Partition]
     _kq_was_not_told = False

@@ -49,7 +49,6 @@ class Recovering(Fetching):
     _kq_in_doubt = 0
     _kq_times_doubted = 0
     _kq_was_silent = False  # for so long that the group takes what is assigned away
-    _kq_received: ReceivedOffsets
     _kq_last: list[Message]
     _kq_sought: dict[Partition, tuple[int, int | None]]
 
