@@ -4,6 +4,7 @@ Loaded when the first producer is made, not with the class: a program that only 
 """
 
 import threading
+import weakref
 from collections.abc import Callable, Mapping
 from functools import partial
 from math import inf
@@ -177,8 +178,14 @@ class Parts:
         return settings.with_callbacks(self.inner, self.hearing, self._limit, later, self.telemetry)
 
     def watch(self) -> LimitWatch:
-        """What tells the producer of a new limit; it runs, where the limit can change."""
-        watch = settings.watch(self._finder, self.hearing)
+        """What tells the producer of a new limit, and does not keep it alive; it runs, where the limit can change."""
+        listener = weakref.ref(self.hearing)
+
+        def on_limit(limit: Limit) -> None:
+            if (hearing := listener()) is not None:
+                hearing.on_limit(limit)
+
+        watch = LimitWatch(self._finder, on_limit)
         self.hearing.ask_soon = watch.ask_soon
         if self._finder.may_change and not self.is_off:
             watch.start()

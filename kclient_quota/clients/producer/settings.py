@@ -1,7 +1,6 @@
 """What a producer's configuration becomes before librdkafka sees it: safe defaults and our callbacks."""
 
 import logging
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from inspect import iscoroutinefunction
@@ -10,7 +9,7 @@ from typing import Any, Final
 from kclient_quota.clients.calls import refused_callbacks
 from kclient_quota.clients.heartbeat import CLOSED
 from kclient_quota.clients.librdkafka.statistics_schedule import schedule, unless_old
-from kclient_quota.clients.limits import Limit, LimitFinder, LimitWatch
+from kclient_quota.clients.limits import Limit
 from kclient_quota.clients.producer.sender.hearing import Hearing
 from kclient_quota.clients.producer.transaction import MESSAGE_TIMEOUT, TIMEOUT_MS, Transaction
 from kclient_quota.clients.telemetry.reporter import ENABLE_KEY, ClientTelemetry
@@ -242,15 +241,3 @@ def keep_alive(heartbeat: Any) -> Callable[[], None] | None:
                 raise
 
     return keep
-
-
-def watch(finder: LimitFinder, hearing: Hearing) -> LimitWatch:
-    """A watch that tells the producer, and does not keep it alive."""
-    listener = weakref.ref(hearing)
-
-    def on_limit(limit: Limit) -> None:
-        hearing = listener()
-        if hearing is not None:
-            hearing.on_limit(limit)
-
-    return LimitWatch(finder, on_limit)
