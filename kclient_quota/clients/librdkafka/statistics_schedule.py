@@ -66,26 +66,21 @@ def told_ms(conf: Mapping[str, Any], ours_ms: int) -> int:
     return ours_ms if len(client_id) <= _ROOM_BYTES else 0
 
 
-def theirs_or_none(conf: Mapping[str, Any]) -> dict[str, int]:
-    """What to put over a configuration of which we ask for no statistics: none, where theirs would end the process."""
-    if not whole_number(conf, [KEY], 0) or told_ms(conf, 1):
-        return {}
-    _say_that_there_are_none()
-    return {KEY: 0}
-
-
 def over(conf: Mapping[str, Any], clock: Clock, *, wanted: bool) -> tuple[dict[str, Any], Callable[[str], Any] | None]:
     """What to put over a configuration, and what tells the user.
 
     Args:
         conf: the user's.
         clock: tells when the user's next turn is.
-        wanted: whether we want statistics, every second.
+        wanted: whether we want statistics, every second; if not there are theirs, unless those would end the process.
     """
-    if not wanted:
-        return theirs_or_none(conf), conf.get("stats_cb")
-    period_ms, theirs = schedule(conf, _WANTED_MS, clock)
-    return {KEY: period_ms}, theirs
+    if wanted:
+        period_ms, theirs = schedule(conf, _WANTED_MS, clock)
+        return {KEY: period_ms}, theirs
+    if not whole_number(conf, [KEY], 0) or told_ms(conf, 1):
+        return {}, conf.get("stats_cb")
+    _say_that_there_are_none()
+    return {KEY: 0}, conf.get("stats_cb")
 
 
 def _say_that_there_are_none() -> None:

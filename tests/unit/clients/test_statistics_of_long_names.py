@@ -2,7 +2,7 @@
 
 import pytest
 
-from kclient_quota.clients.librdkafka.statistics_schedule import schedule, theirs_or_none, told_ms
+from kclient_quota.clients.librdkafka.statistics_schedule import over, schedule, told_ms
 from kclient_quota.clock import SYSTEM_CLOCK
 
 
@@ -13,7 +13,7 @@ def test_where_that_would_end_the_process_nothing_is_told(client_id: str, caplog
     assert "client.id" in caplog.text
     assert told_ms(conf, 250) == 0
     caplog.clear()
-    assert theirs_or_none(conf) == {"statistics.interval.ms": 0}
+    assert over(conf, SYSTEM_CLOCK, wanted=False)[0] == {"statistics.interval.ms": 0}
     assert "client.id" in caplog.text
 
 
@@ -21,9 +21,9 @@ def test_where_that_would_end_the_process_nothing_is_told(client_id: str, caplog
 def test_other_long_names_are_told_of(client_id: str) -> None:
     assert schedule({"client.id": client_id}, 1000, SYSTEM_CLOCK) == (1000, None)
     assert told_ms({"client.id": client_id}, 250) == 250
-    assert theirs_or_none({"client.id": client_id, "statistics.interval.ms": 100}) == {}
+    assert over({"client.id": client_id, "statistics.interval.ms": 100}, SYSTEM_CLOCK, wanted=False)[0] == {}
 
 
 def test_who_wants_no_statistics_is_not_warned(caplog: pytest.LogCaptureFixture) -> None:
-    assert theirs_or_none({"client.id": "é" * 64}) == {}
+    assert over({"client.id": "é" * 64}, SYSTEM_CLOCK, wanted=False)[0] == {}
     assert not caplog.text
