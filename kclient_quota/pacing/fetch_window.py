@@ -37,7 +37,7 @@ class FetchWindow:
         return (self.samples - 1) * self.window_ms
 
     @property
-    def _longest_ms(self) -> int:
+    def longest_ms(self) -> int:
         """How long what was received may count: its sample may have seen an event when it was just not full."""
         return (self.samples + 1) * self.window_ms
 
@@ -47,7 +47,7 @@ class FetchWindow:
             at_ms = self._events[-1][0]
         self._fits = None
         self._events.append((at_ms, nbytes))
-        while self._events[0][0] < at_ms - self._longest_ms:
+        while self._events[0][0] < at_ms - self.longest_ms:
             self._events.popleft()
         if self._rate is not None:
             self._rate.record(nbytes, at_ms)
@@ -90,7 +90,7 @@ class FetchWindow:
             if (of_bytes, of_rate) == (nbytes, byte_rate) and asked_ms <= now_ms <= fits_ms:
                 return fits_ms
         mirror = self._mirror()
-        last_ms = now_ms + self._longest_ms
+        last_ms = now_ms + self.longest_ms
         if self.expected is not None:
             last_ms += max(0, self.expected[0] - now_ms)
 

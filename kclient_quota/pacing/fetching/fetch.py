@@ -163,7 +163,7 @@ class FetchPacer:
             return 0.0, owed_ms
         # A request's worth at once: evenly as a broker's one-second samples see it, and cheaply.
         most = min(max(level, 1.0), min(pace.rate for pace in self._paces.values()) * REQUEST_MS / 1000.0)
-        wait_ms = 0
+        wait_ms = max(pace.uneven_ms(now_ms) for pace in self._paces.values())
         if all(pace.is_refused for pace in self._paces.values()):
             most, wait_ms = self._grant_refused(most, now_ms)
         elif self.big_batches:

@@ -10,7 +10,8 @@ from kclient_quota.pacing.neighbours import NEEDED_MS, Need, Part
 from kclient_quota.pacing.trend import TREND
 
 SAVED_MS: Final = 300
-"""Unused pace, in time, that a late application may make up for."""
+"""Unused pace, in time, that a late application may make up for. One that has a known limit for itself makes up for as
+much as the window has room for: who worked for two seconds with what he had read in 0.3 had 0.25 of it."""
 CLOCK_JUMP_MS: Final = 1_000
 """Time that goes back further than this is another time."""
 EMPTY_BYTES: Final = 1_000
@@ -46,6 +47,8 @@ class BrokerPace:
         self._waited_at_ms = now_ms
         self._begun = False
         self._part = 1.0
+        self._untold = 0.0  # paid since the window has been told of
+        self._uneven_until_ms = now_ms  # some of it may have come of more than was to be saved
 
     @property
     def is_refused(self) -> bool:
@@ -110,14 +113,31 @@ class BrokerPace:
             self._begun = paid > 0.0
         if self._prefetched:
             self._prefetched = min(self._prefetched, max(0.0, -level))
+        self._untold += paid
+        # Whoever only waits for messages has used little of his pace before, and saves no more than that.
+        has_saved, was_late = self._level > most, elapsed_ms > SAVED_MS and not most / 2 <= self._level <= most
+        if level > most and (has_saved or was_late) and self._saves(now_ms):
+            most = max(self._level, rate * self.window.least_window_ms / 1000.0 if was_late else 0.0)
+            self._uneven_until_ms = now_ms + self.window.longest_ms
         self._level = min(level - paid, most)
         return self._level
+
+    def _saves(self, now_ms: int) -> bool:
+        """Whether nobody else could have had what was not used, as far as is known."""
+        return self._part == 1.0 and not self.big_batches and self.share.is_alone(now_ms)
+
+    def uneven_ms(self, now_ms: int) -> int:
+        """How long what was saved must wait for its place in the window; 0 for whoever takes evenly."""
+        if now_ms >= self._uneven_until_ms or not self._saves(now_ms):
+            return 0
+        return max(0, self.window.fits_at_ms(self.batch + self._untold, self.share.ceiling, now_ms) - now_ms)
 
     def _forget_times(self, now_ms: int) -> None:
         """The clock has jumped back: what was remembered lies in the future now."""
         self.window.forget()
         self.share.rebase(now_ms - self._asked_at_ms)
         self.throttled_until_ms = self._hold_until_ms = self._at_ms = self._seen_at_ms = now_ms
+        self._uneven_until_ms = now_ms
 
     def need(self, now_ms: int) -> Need:
         """What it needs, for those who share the quota with it."""
@@ -181,6 +201,7 @@ class BrokerPace:
         if answered > 0:
             self._refused = False
             self.share.on_free(at_ms)
+        self._untold = 0.0
         nbytes = 0 if before is None else total - before
         if nbytes <= 0:
             return

@@ -22,6 +22,8 @@ from kclient_quota.quota.rate import QUOTA_WINDOW_MS
 
 TARGET: Final = 1.0 - (1.0 - SHARE_TARGET) / 2
 """Part of the limit that is aimed at by whoever shares it with nobody: half as much has to be left as others leave."""
+ALONE_MS: Final = 900_000
+"""For so long strangers are taken to be there whom a throttle has told of."""
 LATE_MS: Final = 90_000
 """A limit that was lowered is known so much later at most; until then its throttles look like strangers."""
 PRICE: Final = 0.06
@@ -153,17 +155,23 @@ class FetchShare:
         limit: the quota in bytes per second; None while unknown.
     """
 
-    __slots__ = ("_grown_at_ms", "_share", "_whole_at_ms")
+    __slots__ = ("_grown_at_ms", "_met_at_ms", "_share", "_whole_at_ms")
 
     def __init__(self, limit: float | None) -> None:
         self._share: KnownShare | _LearntShare = _LearntShare() if limit is None else KnownShare(limit)
         self._grown_at_ms = 0
         self._whole_at_ms: int | None = None
+        self._met_at_ms: int | None = None  # when strangers were met last
 
     @property
     def limit(self) -> float | None:
         """The quota in bytes per second; None while unknown."""
         return self._share.limit
+
+    def is_alone(self, now_ms: int) -> bool:
+        """Whether the limit is known, and no stranger has shown himself for long."""
+        met_at_ms = self._met_at_ms
+        return self._share.is_whole and (met_at_ms is None or now_ms - met_at_ms > ALONE_MS)
 
     @property
     def learnt(self) -> float | None:
@@ -222,6 +230,7 @@ class FetchShare:
         if share.limit is None:
             share.on_throttle(own_bytes, window_ms, throttle_ms, now_ms, refused, most_refused)
         elif own_bytes * 1000.0 < ALONE * share.limit * (window_ms + throttle_ms):
+            self._met_at_ms = now_ms
             crowd_ms = max(1, throttle_ms - int(refused * 1000.0 / share.limit))
             # What is refused is not counted: a first fetch that met others' burst has had nothing, which is no share.
             share.on_throttle(own_bytes, window_ms, crowd_ms, now_ms, has_begun=refused > 0.0)
@@ -246,4 +255,4 @@ class FetchShare:
     def rebase(self, shift_ms: int) -> None:
         """Move everything remembered by `shift_ms`: the clock has jumped."""
         self._share.rebase(shift_ms)
-        self._whole_at_ms = None
+        self._whole_at_ms = self._met_at_ms = None

@@ -42,8 +42,8 @@ class ShareWindow(FetchWindow):
         self._early.record(nbytes, asked_ms)
         self._answers.append((asked_ms, now_ms, nbytes))
         if now_ms - asked_ms > UNSURE_MS:
-            self._unsure_until_ms = now_ms + self._longest_ms
-        oldest_ms = now_ms - self._longest_ms - self.window_ms
+            self._unsure_until_ms = now_ms + self.longest_ms
+        oldest_ms = now_ms - self.longest_ms - self.window_ms
         while self._answers[0][1] < oldest_ms:
             self._answers.popleft()
 
@@ -53,7 +53,7 @@ class ShareWindow(FetchWindow):
             return self._surely_fits_at_ms(nbytes, byte_rate, now_ms)
         delays_ms = (came_ms - asked_ms for asked_ms, came_ms, _ in self._answers)
         ahead_ms = max(STALL_MS, SLACK_MS + max((late for late in delays_ms if late <= UNSURE_MS), default=0))
-        last_ms = now_ms + self._longest_ms
+        last_ms = now_ms + self.longest_ms
         sample: bool | None = None
         good_from_ms = now_ms
         # the broker may look at it that much earlier or later than we ask, by its clock and by ours
@@ -81,7 +81,7 @@ class ShareWindow(FetchWindow):
     def _surely_fits_at_ms(self, nbytes: float, byte_rate: float, now_ms: int) -> int:
         """The same for the shortest window there is and all that may still be in it."""
         room = byte_rate * self.least_window_ms / 1000.0 - nbytes
-        kept_ms = self._longest_ms + SLACK_MS
+        kept_ms = self.longest_ms + SLACK_MS
         held = sum(received for _, came_ms, received in self._answers if came_ms + kept_ms > now_ms)
         at_ms = now_ms
         for _, came_ms, received in self._answers:
@@ -90,4 +90,4 @@ class ShareWindow(FetchWindow):
             if came_ms + kept_ms > now_ms:
                 held -= received
                 at_ms = came_ms + kept_ms
-        return at_ms if held <= room else now_ms + self._longest_ms
+        return at_ms if held <= room else now_ms + self.longest_ms

@@ -41,6 +41,9 @@ class Told:
     def grow(self, now_ms: int, *, busy: bool) -> None:
         self.calls.append(("grow", now_ms, busy))
 
+    def is_alone(self, now_ms: int) -> bool:
+        return False
+
     def on_free(self, now_ms: int) -> None:
         self.calls.append(("free", now_ms))
 
@@ -89,6 +92,8 @@ def test_a_pace_begins_when_it_is_made() -> None:
         "_refused": False,
         "_responses": 0,
         "_seen_at_ms": 700,
+        "_uneven_until_ms": 700,
+        "_untold": 0.0,
         "_waited_at_ms": 700,
     }
 
@@ -160,6 +165,7 @@ def test_before_anything_came_nothing_is_banked() -> None:
     assert pace.settle(1_000.0, 2_100) == -1_000
     assert pace.settle(0.0, 2_200) == pytest.approx(8_900)
     assert pace.settle(500.0, 2_210) == pytest.approx(9_390)
+    pace._part = 0.5  # of several, who cannot save much
     assert pace.settle(0.0, 10_000) == pytest.approx(29_700)
     assert pace.settle(10_000.0, 10_000) == pytest.approx(19_700)
 
@@ -202,6 +208,65 @@ def test_time_goes_back_by_a_second_before_it_is_another() -> None:
     times = ("throttled_until_ms", "_hold_until_ms", "_at_ms", "_seen_at_ms", "_asked_at_ms")
     assert [facts(pace)[name] for name in times] == [4_000] * 5
     assert pace._waited_at_ms == 5_000
+
+
+def works(pace: BrokerPace, late_ms: int = 2_000, reads_ms: int = 300, rounds: int = 8) -> list[float]:
+    """What an application takes in each of its turns: whatever it may, and then it works for so long."""
+    took, now_ms = [], 0
+    pace._begun = True
+    for number in range(rounds):
+        took.append(0.0)
+        for _ in range(reads_ms // 10):
+            paid = 0.0
+            while pace.settle(paid, now_ms) > 0.0 and not pace.uneven_ms(now_ms):
+                paid = 1_000.0
+                took[-1] += paid
+            now_ms += 10
+        pace.settle(0.0, now_ms)
+        total = int(sum(took))
+        pace.on_received(total, 1_000 * number, now_ms)
+        now_ms += late_ms
+    return took
+
+
+def alone() -> BrokerPace:
+    pace = pace_of(LIMIT)
+    pace.on_received(0, 0, 0)
+    return pace
+
+
+def test_an_application_that_works_between_its_turns_has_the_quota_all_the_same() -> None:
+    """It had what 0.3 s are worth in each turn, and what it read for: a quarter."""
+    took = works(alone())
+    assert sum(took[2:]) / (2.3 * len(took[2:])) > 0.8 * LIMIT
+
+
+def test_it_never_takes_more_than_the_brokers_window_has_room_for() -> None:
+    for late_ms in (500, 2_000, 5_000, 9_000):
+        pace = alone()
+        works(pace, late_ms)
+        now_ms = 8 * (late_ms + 300)
+        assert pace.window.total(now_ms) <= LIMIT * pace.window.size_ms(now_ms) / 1_000 + 2_000
+
+
+def test_who_shares_the_limit_or_has_met_strangers_saves_as_little_as_before() -> None:
+    stranger = alone()
+    stranger.share.on_throttle(0, 10_000, 50, 0, refused=1.0)
+    learns, shares = learnt(LIMIT), alone()
+    shares._part = 0.5
+    for pace in (stranger, learns, shares):
+        assert max(works(pace)[1:]) <= 0.62 * LIMIT
+
+
+def test_who_only_waits_for_messages_saves_no_more_than_before() -> None:
+    pace = alone()
+    pace._begun = True
+    pace.settle(10.0, 0)
+    for now_ms in range(100, 600, 100):
+        pace.settle(0.0, now_ms)
+    for now_ms in range(1_600, 20_000, 1_000):
+        pace.settle(10.0, now_ms)
+    assert pace._level <= 0.3 * LIMIT
 
 
 def test_only_whose_level_is_below_all_that_can_be_saved_is_busy() -> None:

@@ -398,6 +398,18 @@ def test_a_clock_that_jumps_moves_the_share_and_nobody_knows_when_it_was_whole()
     assert (share._share._grown_at_ms, share._whole_at_ms) == (600, None)
 
 
+def test_strangers_that_were_met_are_taken_to_be_there_for_a_quarter_of_an_hour() -> None:
+    share = FetchShare(LIMIT)
+    assert share.is_alone(0)
+    share.on_throttle(1, 10_000, 1, 1_000)
+    share.grow(500_000, busy=True)
+    share.grow(890_000, busy=True)
+    assert [share.is_alone(now_ms) for now_ms in (901_000, 901_001)] == [False, True]
+    share.rebase(-5)
+    assert share.is_alone(0)
+    assert not FetchShare(None).is_alone(0)
+
+
 def test_only_who_is_busy_grows_what_was_learnt() -> None:
     for busy, rises in ((True, True), (False, False)):
         share = FetchShare(None)

@@ -22,8 +22,8 @@ def fits(window, nbytes, at_ms):
 
 def test_a_window_is_empty_at_first_and_when_it_is_forgotten():
     window = ShareWindow(7, 500)
-    assert (window.samples, window.window_ms, window._longest_ms) == (7, 500, 4_000)
-    assert (ShareWindow().samples, ShareWindow().window_ms, ShareWindow()._longest_ms) == (11, 1_000, 12_000)
+    assert (window.samples, window.window_ms, window.longest_ms) == (7, 500, 4_000)
+    assert (ShareWindow().samples, ShareWindow().window_ms, ShareWindow().longest_ms) == (11, 1_000, 12_000)
     for _ in range(2):
         assert (window._early.samples, window._early.window_ms, window._early.opened_ms) == (7, 500, None)
         assert (window.total(T0), list(window._answers), window._unsure_until_ms) == (0.0, [], None)
