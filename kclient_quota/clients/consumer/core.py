@@ -23,7 +23,7 @@ from kclient_quota.clients.throttle_log import WARN_EVERY_MS, words
 from kclient_quota.config import Backoff
 from kclient_quota.metrics import CONSUMER, ClientThrottleMetrics, MetricName
 from kclient_quota.pacing.fetching.fetch import ONLY, RECORD_BYTES, FetchPacer
-from kclient_quota.pacing.fetching.fetch_broker import BrokerPace
+from kclient_quota.pacing.fetching.fetch_broker import EMPTY_BYTES, BrokerPace
 from kclient_quota.pacing.fetching.fetch_lost import LostFetches
 from kclient_quota.pacing.fetching.fetch_sizes import FetchSizes
 from kclient_quota.pacing.fetching.fetch_statistics import FetchStatistics, fetch_statistics
@@ -220,6 +220,11 @@ class ConsumerCore:
             self._watch_stall(broker_id, throttle_ms, now_ms)
             self._pacer.on_throttle(broker_id, int(min(throttle_ms, self._longest_throttle_ms)), now_ms)
         self._warn_misfit(now_ms)
+
+    def on_late_fetch(self, node: int, nbytes: int, now_ms: int) -> None:
+        """A client that fetches no more has received so much: the broker has counted it, whoever throws it away."""
+        if nbytes > EMPTY_BYTES and (pace := self._pacer.pace_of(node)) is not None:
+            pace.window.received(nbytes, now_ms)
 
     # Which sizes fit --------------------------------------------------------------------------------------------------
 

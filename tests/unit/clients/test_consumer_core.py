@@ -495,6 +495,29 @@ def test_a_throttle_of_the_client_that_fetches_no_more_is_none_of_ours() -> None
     assert seen == [2.0, 0.4]
 
 
+def test_what_was_on_its_way_to_the_client_that_fetches_no_more_is_counted_as_ours() -> None:
+    """That was the quota of ten seconds: who knew nothing of it took a twentieth of the quota for all that is his."""
+    clock = ManualClock()
+    driven = gate_of(clock, None, limit=Limit(None, None, LimitSource.LEARNED))
+
+    def tell(received: int, *, waits: int) -> None:
+        clock.sleep_ms(250)
+        told = json.loads(statistics(clock.now_ms(), received=received))
+        told["brokers"]["b1:9092/1"]["waitresp_cnt"] = waits
+        driven.on_statistics(json.dumps(told))
+
+    tell(2_000, waits=1)
+    tell(3_000, waits=1)
+    driven.listener.is_split = True
+    tell(3_500, waits=1)
+    tell(1_003_500, waits=1)
+    tell(1_005_000, waits=0)
+    tell(9_000_000, waits=0)  # nothing was on its way any more: not of fetches
+    driven.listener.fetcher_events.append(ThrottleEvent("b1:9092/1", 1, 0.5))
+    driven.listener.hear()
+    assert driven.state()[1].rate == pytest.approx((3_000 + 1_001_500 + 1_000) / 10.75)  # the last: what was refused
+
+
 def test_what_our_callbacks_do_runs_no_python_in_which_a_signal_could_be_handled() -> None:
     driven = gate_of(ManualClock())
     out = callbacks_of({"stats_cb": print, "statistics.interval.ms": 100, "throttle_cb": print}, driven)

@@ -64,6 +64,7 @@ class Listener:
         self.fetcher_events: deque[Any] = deque()
         self.is_split = False
         self.told: Mapping[str, Any] = {}
+        self._members: Mapping[str, Any] | None = {}  # the member's own, until nothing is on its way to it any more
         self._log = log
         self._told_as_one = ToldAsOne({})
         self._tell_statistics: Callable[[str], Any] | None = None
@@ -162,13 +163,25 @@ class Listener:
         now_ms = self.clock.now_ms()
         if self.is_split:
             self.core.heartbeat.on_poll(now_ms)
+            if self._members is not None:
+                self._note_late(self._members, decoded(text), now_ms)
         else:
-            self.told = decoded(text)
+            self.told = self._members = decoded(text)
             self.core.on_statistics(self.told, now_ms)
         self._log.on_time(now_ms)
         self.tell()
         if self.telemetry is not None:
             self.telemetry.on_event(lambda: self._told_as_one.counted(text) if self.is_split else self.told)
+
+    def _note_late(self, before: Mapping[str, Any], told: Mapping[str, Any], now_ms: int) -> None:
+        """The member has got what was on its way to it when the other client took over, or has not yet."""
+        waits = False
+        for name, broker in told.get("brokers", {}).items():
+            if broker["source"] != "logical":
+                nbytes = broker["rxbytes"] - before.get("brokers", {}).get(name, broker)["rxbytes"]
+                self.core.on_late_fetch(broker["nodeid"], nbytes, now_ms)
+                waits = waits or broker.get("waitresp_cnt", 0) > 0
+        self._members = told if waits else None
 
     def _on_fetcher(self, text: str) -> None:
         self._told_as_one.fetcher = self.told = decoded(text)
