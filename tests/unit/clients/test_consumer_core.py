@@ -495,6 +495,28 @@ def test_a_throttle_of_the_client_that_fetches_no_more_is_none_of_ours() -> None
     assert seen == [2.0, 0.4]
 
 
+def test_what_is_left_of_a_fetcher_says_nothing_of_the_next_one() -> None:
+    """All that the one before had received was counted once more, as if the next one had received it at once."""
+    clock = ManualClock()
+    driven = gate_of(clock)
+    seen: list[float] = []
+    callbacks_of({"throttle_cb": lambda event: seen.append(event.throttle_time)}, driven)
+    listener = driven.listener
+    listener.on_other_fetcher()
+    listener.fetcher_events.append(statistics(0, received=50_000))
+    listener.hear()
+    driven.core.change_sizes(OPEN)
+    listener.fetcher_events += [statistics(0, received=60_000), ThrottleEvent("b1:9092/1", 1, 2.0)]
+    listener.on_other_fetcher()
+    assert listener.is_split
+    listener.fetcher_events.append(statistics(0, received=1_000))
+    listener.hear()
+    pace = driven.core._pacer.paces[1]
+    assert pace.window.total(0) == 51_000
+    assert pace.throttled_until_ms == 0
+    assert seen == [2.0]
+
+
 def test_what_was_on_its_way_to_the_client_that_fetches_no_more_is_counted_as_ours() -> None:
     """That was the quota of ten seconds: who knew nothing of it took a twentieth of the quota for all that is his."""
     clock = ManualClock()

@@ -112,6 +112,12 @@ class Listener:
                 self._throttled(event, fetches=not self.is_split)
         return had_statistics
 
+    def on_other_fetcher(self) -> None:
+        """Another client fetches from now on: what is left of the one before, if there was one, says nothing of it."""
+        self.events.extend(event for event in self.fetcher_events if not isinstance(event, str))
+        self.fetcher_events.clear()
+        self.is_split = True
+
     def keep(self, call: Callable[..., Any], *args: Any) -> None:
         """Call within librdkafka; what is raised is raised when that has returned.
 

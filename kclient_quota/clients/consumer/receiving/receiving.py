@@ -341,7 +341,8 @@ class Receiving(Pausing):
         self._kq_received.ends_come_again(self._kq_held.ends() if self._kq_tells_ends else {})
         self._kq_fetch_by(fetcher, expected, self._kq_listener.told)
         self._kq_core.change_sizes(sizes)
-        self._kq_listener.is_split = self._kq_goes_round = True
+        self._kq_listener.on_other_fetcher()
+        self._kq_goes_round = True
 
     def _kq_drain(self) -> list[Message]:
         """Hold all that is prefetched."""
