@@ -222,8 +222,8 @@ class ConsumerCore:
         self._warn_misfit(now_ms)
 
     def on_late_fetch(self, node: int, nbytes: int, now_ms: int) -> None:
-        """A client that fetches no more has received so much: the broker has counted it, whoever throws it away."""
-        if nbytes > EMPTY_BYTES and (pace := self._pacer.pace_of(node)) is not None:
+        """A client that fetches no more has received so much: what is learnt is learnt of all that brokers count."""
+        if self.limit.byte_rate is None and nbytes > EMPTY_BYTES and (pace := self._pacer.pace_of(node)):
             pace.window.received(nbytes, now_ms)
 
     # Which sizes fit --------------------------------------------------------------------------------------------------

@@ -540,6 +540,13 @@ def test_what_was_on_its_way_to_the_client_that_fetches_no_more_is_counted_as_ou
     assert driven.state()[1].rate == pytest.approx((3_000 + 1_001_500 + 1_000) / 10.75)  # the last: what was refused
 
 
+def test_and_says_nothing_to_who_knows_the_limit() -> None:
+    driven = gate_of(ManualClock())
+    driven.on_statistics(statistics(0))
+    driven.core.on_late_fetch(1, 1_000_000, 0)
+    assert driven.core._pacer.paces[1].window.total(0) == 0
+
+
 def test_what_our_callbacks_do_runs_no_python_in_which_a_signal_could_be_handled() -> None:
     driven = gate_of(ManualClock())
     out = callbacks_of({"stats_cb": print, "statistics.interval.ms": 100, "throttle_cb": print}, driven)
