@@ -237,10 +237,15 @@ def one_will_do(
 
 
 def sizes_while_learning(byte_rate: float, partitions: int = 1, round_trip_ms: float = 0.0) -> FetchSizes:
-    """Sizes for a client that has learnt to receive so many bytes per second from its best broker, so far away."""
+    """Sizes for a client that has learnt so many bytes per second of a broker, so far away.
+
+    Its queue is of one of a few sizes as well, as what is learnt goes up and down.
+    """
     sizes = _in_steps(max(2 * byte_rate * SPARE_MS / 1000, framing_bytes(partitions)))
-    on_its_way = min(SLACK * byte_rate * round_trip_ms / 1000, DEFAULT_QUEUE_BYTES)
-    return replace(sizes, queue_bytes=max(sizes.queue_bytes, int(on_its_way)))
+    on_its_way, queue_bytes = min(SLACK * byte_rate * round_trip_ms / 1000, DEFAULT_QUEUE_BYTES), sizes.queue_bytes
+    while queue_bytes < on_its_way:
+        queue_bytes *= STEP
+    return replace(sizes, queue_bytes=queue_bytes)
 
 
 def sizes_while_nothing_is_learnt(byte_rate: float, round_trip_ms: float) -> FetchSizes:

@@ -235,7 +235,7 @@ def test_who_has_learnt_a_limit_fetches_larger_pieces_where_one_batch_at_a_time_
         reader.look(*[16_384] * 3)
         reader.other(LEARNED)
     sizes = reader.sizing.sizes
-    assert sizes.queue_bytes == sizes_while_learning(2_000_000.0, 1, 80.0).queue_bytes == 208_000
+    assert sizes.queue_bytes == sizes_while_learning(2_000_000.0, 1, 80.0).queue_bytes == 16 * 18_432
     # as who knows the limit
     assert sizes.fetch_bytes == sizes_for(2_000_000.0, 80.0, reader.sizing.batch_bytes).fetch_bytes > 500_000
 
@@ -248,7 +248,7 @@ def test_who_has_learnt_a_limit_stays_with_larger_pieces_where_it_varies() -> No
         for _ in range(SECOND):
             reader.look(*[16_384] * 3)
             changes += reader.other(LEARNED) is not None
-    assert changes == 3, "to one batch, to several, and to a queue for twice as much"
+    assert changes == 2, "to one batch, and to several"
 
 
 @pytest.mark.parametrize(("statistics", "round_trips_per_look"), [(FAR, 3), (at(20), 12)])
