@@ -29,7 +29,6 @@ from kclient_quota.clients.producer.outbox import Handed, Outbox, at_exit
 from kclient_quota.clients.producer.routes import Routes
 from kclient_quota.clients.producer.sender.beginning import Beginning
 from kclient_quota.clients.producer.sender.hearing import Hearing
-from kclient_quota.clients.producer.sender.lines import PartitionLines
 from kclient_quota.clients.producer.sender.sender import ANSWER_MS, Sender
 from kclient_quota.clients.producer.sorting import Sorting
 from kclient_quota.clients.shared_pace import SharedPace, pace_key, shared_pace
@@ -117,7 +116,6 @@ class Parts:
             lock=pace.lock,
             metrics=self.hearing.queue,
             worth=WorthLog(self.client_id, settings.codec(conf), ours.max_delay_ms, CallApart),
-            lines=PartitionLines(one_by_one=self.hearing.may_spin),
         )
         self.sender.set_free(clock.now_ms())
         self.outbox.is_open = self.is_off or not core.is_limited(clock.now_ms())

@@ -13,7 +13,6 @@ from kclient_quota.clients.producer import outbox as outbox_module
 from kclient_quota.clients.producer import producer as producer_module
 from kclient_quota.clients.producer.outbox import Outbox
 from kclient_quota.clients.producer.sender.hearing import Hearing
-from kclient_quota.clients.producer.sender.lines import PartitionLines
 from kclient_quota.clients.producer.sender.sender import Sender
 from kclient_quota.clients.throttle_log import WorthLog
 from kclient_quota.config import Backoff
@@ -109,10 +108,7 @@ def test_a_quota_that_comes_while_a_producer_is_being_opened_closes_it() -> None
     metrics: Any = SimpleNamespace(lanes=[""])
     worth = WorthLog("app", "none", 1_000)
     lock = threading.RLock()
-    lines = PartitionLines()
-    sender = Sender(
-        outbox, core_of(NONE), transaction, clock=clock, lock=lock, metrics=metrics, worth=worth, lines=lines
-    )
+    sender = Sender(outbox, core_of(NONE), transaction, clock=clock, lock=lock, metrics=metrics, worth=worth)
     outbox.is_running = True
     outbox.notices = Notices(lambda: hearing.on_limit(LIMITED))  # type: ignore[assignment]
     assert not sender._opens()

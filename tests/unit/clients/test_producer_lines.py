@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from kclient_quota.clients.producer.core import Sent
 from kclient_quota.clients.producer.outbox import Handed
-from kclient_quota.clients.producer.sender.lines import AT_ONCE, KEEP_MS, Gone, PartitionLines, hand_over
+from kclient_quota.clients.producer.sender.lines import Gone, PartitionLines, hand_over
 from kclient_quota.pacing.pacer import Pacer
 from kclient_quota.pacing.sending.send_pace import SendPace
 from kclient_quota.pacing.sending.turns import Waiting
@@ -25,7 +24,7 @@ class World:
     def __init__(self) -> None:
         self.broker = core_of(LIMITED).brokers.get(-1)
         self.pace = self.broker.queue.pace
-        self.lines = PartitionLines(one_by_one=True)
+        self.lines = PartitionLines()
 
     def hand(self, place: Any, at_ms: int) -> Handed:
         handed = Handed(b"v", None, -1, None, 0, None)
@@ -242,7 +241,7 @@ def test_what_was_purged_does_not_wait_for_what_is_on_its_way(strays):
     handed = [world.hand(HERE, T0 + number) for number in range(6)]
     line = world.lines.of(HERE)
     line.strays = strays
-    world.lines.purge(T0)
+    world.lines.purge()
     handed.append(world.hand(HERE, T0 + 10))
     assert world.collect(T0 + 10) == []
     for purged in (handed[1], handed[4], handed[5]):
@@ -258,7 +257,7 @@ def test_after_a_purge_lines_are_put_in_order_once():
     world = World()
     handed = [world.hand(HERE, T0 + number) for number in range(3)]
     line = world.lines.of(HERE)
-    world.lines.purge(T0)
+    world.lines.purge()
     before = line.gone
     assert world.collect(T0 + 10) == []
     assert line.gone is before
@@ -267,57 +266,3 @@ def test_after_a_purge_lines_are_put_in_order_once():
     now = line.gone
     assert world.collect(T0 + 12) == []
     assert line.gone is now is not before
-
-
-def sent_of(world: World, place: Any, at_ms: int = T0) -> Sent:
-    world.pace.on_granted(EACH, at_ms)
-    waiting = Waiting(place[0], place[1], EACH, at_ms, Handed(b"v", None, -1, None, 0, None))
-    return Sent(world.broker, place[1], [waiting], EACH, 1.0)
-
-
-def test_behind_what_is_on_its_way_an_idempotent_producer_is_handed_nothing_until_that_has_arrived():
-    """Handed over, it would have librdkafka's thread look all the time whether it may send that."""
-    world = World()
-    first = [world.hand(HERE, T0) for _ in range(AT_ONCE)]
-    behind, other, later = sent_of(world, HERE), sent_of(world, GONE), sent_of(world, HERE)
-    assert world.lines.due([behind, other], T0) == [other]
-    assert world.lines.is_keeping
-    assert world.lines.due([later], T0 + 10) == []
-    for handed in first:
-        arrived(handed)
-    world.collect(T0 + 80)
-    last = sent_of(world, HERE)
-    assert world.lines.due([last], T0 + 80) == [behind, later, last], "in order"
-    assert not world.lines.is_keeping
-
-
-@pytest.mark.parametrize(("count", "one_by_one"), [(AT_ONCE - 1, True), (AT_ONCE, False)])
-def test_what_librdkafka_sends_at_once_is_not_kept_back(count, one_by_one):
-    world = World()
-    world.lines = PartitionLines(one_by_one=one_by_one)
-    for _ in range(count):
-        world.hand(HERE, T0)
-    sent = sent_of(world, HERE)
-    assert world.lines.due([sent], T0) == [sent]
-
-
-def test_behind_a_broker_that_does_not_answer_librdkafka_has_it_all_the_same():
-    world = World()
-    for _ in range(AT_ONCE):
-        world.hand(HERE, T0)
-    kept, later, last = (sent_of(world, HERE) for _ in range(3))
-    assert world.lines.due([kept], T0) == []
-    assert world.lines.due([], T0 + KEEP_MS - 1) == []
-    assert world.lines.due([later], T0 + KEEP_MS) == [kept, later], "none overtakes what librdkafka may not take"
-    assert world.lines.due([last], T0 + KEEP_MS) == []
-
-
-def test_what_is_kept_back_is_purged_and_no_longer_counts_as_on_its_way():
-    world = World()
-    for _ in range(AT_ONCE):
-        world.hand(HERE, T0)
-    kept = sent_of(world, HERE)
-    world.lines.due([kept], T0)
-    assert world.lines.purge(T0) == kept.messages
-    assert not world.lines.is_keeping
-    assert world.pace.outstanding == AT_ONCE * EACH

@@ -12,7 +12,7 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError, KafkaException
 from kclient_quota.clients.producer.core import Lost
 from kclient_quota.clients.producer.outbox import Handed, Outbox
 from kclient_quota.clients.producer.sender.answers import NO_TOPIC_MS
-from kclient_quota.clients.producer.sender.lines import Gone, PartitionLines
+from kclient_quota.clients.producer.sender.lines import Gone
 from kclient_quota.clients.producer.sender.sender import Sender
 from kclient_quota.clients.throttle_log import WorthLog
 from kclient_quota.pacing.sending.turns import Waiting
@@ -53,7 +53,6 @@ def sender_of(core: Any) -> Sender:
         lock=threading.RLock(),
         metrics=metrics,
         worth=WorthLog("app", "none", 1_000),
-        lines=PartitionLines(),
     )
 
 

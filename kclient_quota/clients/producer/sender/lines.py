@@ -4,7 +4,7 @@ But for a purge: that reports what is on its way later than what has not been se
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -17,7 +17,6 @@ from kclient_quota.pacing.sending.way import MOST_WAY_MS
 
 if TYPE_CHECKING:
     from kclient_quota.clients.producer.caller.waiting import WaitingProducer
-    from kclient_quota.clients.producer.core import Sent
     from kclient_quota.clients.producer.outbox import Handed
 
 NOT_THERE: Final = {
@@ -30,14 +29,6 @@ OVERTAKEN: Final = 2.0
 """So many times as long as what was delivered lately has taken a message may be overtaken before it is said to stay
 behind. Librdkafka has five requests under way, each of one partition, and takes partitions as they come, not in turns:
 of a hundred partitions 400 ms away one has to wait for eight seconds on average, though its leader is there."""
-
-
-AT_ONCE: Final = 5
-"""So many messages of a partition an idempotent producer of librdkafka has on their way before it sends no more of it:
-it takes them for requests (`rd_kafka_toppar_producer_serve`). While more lingers behind them its thread looks all the
-time whether it may send that."""
-KEEP_MS: Final = 1_000
-"""For so long at most that is kept back from it: who does not answer for longer may never."""
 
 
 class Gone(NamedTuple):
@@ -125,60 +116,17 @@ def _is_open(gone: Gone) -> bool:
 
 
 class PartitionLines:
-    """Those of all partitions, and what is kept back until librdkafka may send it.
+    """Those of all partitions."""
 
-    Args:
-        one_by_one: whether it sends nothing of a partition behind what is on its way: `enable.idempotence`.
-    """
-
-    def __init__(self, *, one_by_one: bool = False) -> None:
-        self._one_by_one = one_by_one
-        self._kept: dict[Partition, list[tuple[Sent, int]]] = {}
+    def __init__(self) -> None:
         self._lines: dict[Partition, PartitionLine] = {}
         self._busy: dict[Partition, PartitionLine] = {}
 
-    @property
-    def is_keeping(self) -> bool:
-        """Whether anything is kept back, which nobody is to overtake."""
-        return bool(self._kept)
-
-    def due(self, sends: Iterable["Sent"], now_ms: int) -> list["Sent"]:
-        """What is to be handed over now, of these and of what was kept back before."""
-        found: list[Sent] = []
-        free = {
-            place
-            for place, kept in self._kept.items()
-            if not self._is_full(place) or abs(now_ms - kept[0][1]) >= KEEP_MS
-        }
-        for place in free:
-            found += (sent for sent, _ in self._kept.pop(place))
-        for sent in sends:
-            place = sent.messages[0].topic, sent.partition
-            if self._one_by_one and place not in free and self._is_full(place):
-                self._kept.setdefault(place, []).append((sent, now_ms))
-            else:
-                found.append(sent)
-        return found
-
-    def _is_full(self, place: Partition) -> bool:
-        line = self._lines.get(place)
-        return line is not None and len(line.gone) >= AT_ONCE
-
-    def purge(self, now_ms: int) -> list[Waiting]:
-        """Librdkafka is about to be purged: of what it has in its queue, maybe, and not of what is on its way.
-
-        Returns:
-            what was kept back.
-        """
+    def purge(self) -> None:
+        """Librdkafka is about to be purged: of what it has in its queue, maybe, and not of what is on its way."""
         for line in self._busy.values():
             if line.gone:
                 line.purged = line.gone[-1]
-        kept, self._kept = self._kept, {}
-        sends = [sent for each in kept.values() for sent, _ in each]
-        for sent in sends:
-            raw_bytes = sum(message.raw_bytes for message in sent.messages)
-            sent.broker.queue.pace.on_delivered(raw_bytes, now_ms, arrived=False)
-        return [message for sent in sends for message in sent.messages]
 
     def of(self, place: Partition) -> PartitionLine:
         """That of one, which is looked at from now on."""

@@ -60,7 +60,6 @@ class Sender:
         lock: held while the core is used, so that others may look at it: by `undisturbed()`.
         metrics: told of what leaves the queue, and how.
         worth: told of it, too.
-        lines: what librdkafka has, and what is kept back from it.
     """
 
     def __init__(
@@ -73,7 +72,6 @@ class Sender:
         lock: Any,
         metrics: QueueMetrics,
         worth: WorthLog,
-        lines: PartitionLines,
     ) -> None:
         self.outbox = outbox
         self.core = core
@@ -87,7 +85,7 @@ class Sender:
         self._one = threading.Lock()
         self._is_first = True  # one that nothing has come for yet
         self._came: deque[Any] = deque()
-        self._lines = lines
+        self._lines = PartitionLines()
         self._answers = Answers(outbox, transaction, clock, metrics, worth)
         self._routes = RouteFinder(core, clock, lock)
 
@@ -167,7 +165,7 @@ class Sender:
         outbox, now_ms = self.outbox, self.clock.now_ms()
         with self.lock:
             self.hear(now_ms)
-        if self.core.is_limited(now_ms) or self._came or self._lines.is_keeping or not self.core.is_empty:
+        if self.core.is_limited(now_ms) or self._came or not self.core.is_empty:
             return False
         with self._alone() as is_alone:
             outbox.is_open = is_alone and outbox.inbox.empty() and not outbox.notices
@@ -238,7 +236,7 @@ class Sender:
                 self._worth.on_full(now_ms)
             for message, why in core.lost(now_ms):
                 self._answers.lose(message, why)
-            sends = self._lines.due(core.sent(now_ms), now_ms)
+            sends = list(core.sent(now_ms))
         refused = self._hand_all(producer, sends)
         with self.lock:
             for sent, rest in reversed(refused):
@@ -262,7 +260,7 @@ class Sender:
         with self._alone() as is_alone:
             is_at_work = is_alone and outbox.is_running and not outbox.closing
             if is_at_work and len(self.metrics.lanes) == 1 and not self._transaction.possible:
-                may = outbox.inbox.empty() and not (self._came or outbox.notices or self._lines.is_keeping)
+                may = outbox.inbox.empty() and not (self._came or outbox.notices)
                 left = outbox.spare
                 given = core.spare_bytes(now_ms, left, may=may)
                 outbox.spare += given - left  # callers may have taken from it meanwhile
@@ -309,6 +307,7 @@ class Sender:
 
     def purge(self) -> None:
         """Report all that wait here as purged; those whose callers still wait are left to them."""
+        self._lines.purge()
         for message in self.core.waiting():
             if not self._answers.claim(message):
                 continue
@@ -316,7 +315,7 @@ class Sender:
                 self._answers.say_no(message.payload)
             else:
                 self._answers.fail(message, KafkaError._PURGE_QUEUE)  # noqa: SLF001 - confluent_kafka's name
-        for message in [*self._lines.purge(self.clock.now_ms()), *self.core.purge()]:
+        for message in self.core.purge():
             self._answers.fail(message, KafkaError._PURGE_QUEUE)  # noqa: SLF001 - confluent_kafka's name
 
     def finish(self) -> None:
