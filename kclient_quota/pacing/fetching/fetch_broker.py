@@ -117,14 +117,15 @@ class BrokerPace:
         # Whoever only waits for messages has used little of his pace before, and saves no more than that.
         has_saved, was_late = self._level > most, elapsed_ms > SAVED_MS and not most / 2 <= self._level <= most
         if level > most and (has_saved or was_late) and self._saves(now_ms):
-            most = max(self._level, rate * self.window.least_window_ms / 1000.0 if was_late else 0.0)
+            room = rate * self.window.least_window_ms / 1000.0  # of a larger limit before it may be more
+            most = max(most, room if was_late else min(self._level, room))
             self._uneven_until_ms = now_ms + self.window.longest_ms
         self._level = min(level - paid, most)
         return self._level
 
     def _saves(self, now_ms: int) -> bool:
-        """Whether nobody else could have had what was not used, as far as is known."""
-        return self._part == 1.0 and not self.big_batches and self.share.is_alone(now_ms)
+        """Whether nobody else could have had what was not used, as far as is known, and statistics tell of batches."""
+        return self._part == 1.0 and self.batch > 0.0 and not self.big_batches and self.share.is_alone(now_ms)
 
     def uneven_ms(self, now_ms: int) -> int:
         """How long what was saved must wait for its place in the window; 0 for whoever takes evenly."""

@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from kclient_quota.pacing.fetch_window import FetchWindow
+from kclient_quota.pacing.fetching.fetch import ONLY, FetchPacer
 from kclient_quota.pacing.fetching.fetch_broker import BrokerPace
+from kclient_quota.pacing.fetching.fetch_sizes import sizes_for
 from kclient_quota.pacing.neighbours import Need, Part
 
 LIMIT = 100_000.0
@@ -229,9 +231,10 @@ def works(pace: BrokerPace, late_ms: int = 2_000, reads_ms: int = 300, rounds: i
     return took
 
 
-def alone() -> BrokerPace:
-    pace = pace_of(LIMIT)
+def alone(limit: float = LIMIT) -> BrokerPace:
+    pace = pace_of(limit)
     pace.on_received(0, 0, 0)
+    pace.on_received(1_000, 1, 0)
     return pace
 
 
@@ -256,6 +259,33 @@ def test_who_shares_the_limit_or_has_met_strangers_saves_as_little_as_before() -
     shares._part = 0.5
     for pace in (stranger, learns, shares):
         assert max(works(pace)[1:]) <= 0.62 * LIMIT
+
+
+def test_whom_no_statistics_tell_of_batches_saves_as_little_as_before_and_goes_on() -> None:
+    """What was taken was reckoned for ever to be what the window had not been told of yet, and nothing fitted."""
+    pacer = FetchPacer(LIMIT, sizes_for(LIMIT), 0)
+    taken = got = 0
+    for now_ms in range(0, 120_000, 10):
+        while now_ms % 2_300 < 300:
+            granted, wait_ms = pacer.grant(now_ms, {ONLY: taken})
+            taken = 0
+            if wait_ms:
+                break
+            taken = max(1, int(granted / 1_000)) * 1_000
+            got += taken
+            pacer.on_messages(taken, taken // 1_000)
+    assert got > 0.2 * LIMIT * 120
+
+
+def test_what_was_saved_of_a_larger_limit_is_not_there_any_more() -> None:
+    pace = alone(10_000_000.0)
+    pace._begun = True
+    pace.settle(300_000.0, 0)
+    pace.settle(0.0, 20_000)
+    assert pace._level > 50_000_000
+    pace.set_limit(LIMIT)
+    pace.settle(0.0, 20_010)
+    assert pace._level <= 10 * LIMIT
 
 
 def test_who_only_waits_for_messages_saves_no_more_than_before() -> None:

@@ -228,6 +228,7 @@ class Fetching(CConsumer):
         fetcher = self._kq_fetcher
         if fetcher is None:
             return
+        self._kq_may_differ = False  # before it is read: a handler may change it meanwhile, and says so
         assigned = set(map(key_of, super().assignment()))
         fetched = set(map(key_of, fetcher.assignment()))
         if fetched - assigned:
@@ -235,7 +236,6 @@ class Fetching(CConsumer):
         if assigned - fetched:
             super().pause([TopicPartition(*key) for key in assigned - fetched])
             fetcher.incremental_assign(self._kq_at_starts(assigned - fetched))
-        self._kq_may_differ = False
 
     def _kq_at_starts(self, keys: Iterable[Partition]) -> list[TopicPartition]:
         found = [TopicPartition(*key, self._kq_starts.get(key, OFFSET_INVALID)) for key in keys]
