@@ -111,9 +111,10 @@ class JsonLinesWriter:
             os.lseek(self._file, self._size, os.SEEK_SET)
             raise
         self._size += len(lines)
-        self.unfinished += 1
         if self._size >= self._roll_bytes:
-            self.close()
+            self.close()  # should that fail, whoever writes counts this push by itself
+        else:
+            self.unfinished += 1
 
     def tick(self, now_unix_ms: int) -> None:
         """Complete the file when it is old enough."""
@@ -171,7 +172,6 @@ class ParquetWriter:
 
     def write(self, push: ReceivedPush) -> None:
         """Collect the rows of `push`."""
-        self.unfinished += 1
         self._bytes += push.held_bytes
         for row in rows_of(push):  # one push may have hundreds of thousands
             if not self._rows:
@@ -180,8 +180,10 @@ class ParquetWriter:
             if len(self._rows) >= max(self._roll_rows, ROLL_ROWS):
                 self._write_rows()
         if len(self._rows) >= self._roll_rows or self._bytes >= self._roll_bytes:
-            self.close()
-        elif not self._rows:
+            self.close()  # should that fail, whoever writes counts this push by itself
+        elif self._rows:
+            self.unfinished += 1
+        else:
             self.unfinished, self._bytes = 0, 0
 
     def tick(self, now_unix_ms: int) -> None:

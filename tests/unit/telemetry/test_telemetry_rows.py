@@ -236,6 +236,23 @@ def test_a_json_line_that_finds_the_disk_full_leaves_nothing(tmp_path, monkeypat
     assert file.read_bytes() == before * 2
 
 
+@pytest.mark.parametrize("kind", [JsonLinesWriter, ParquetWriter])
+def test_the_push_whose_file_cannot_be_completed_is_counted_by_whoever_writes_it(tmp_path, monkeypatch, kind):
+    """It was counted twice, and what had been written before it was read, and written, again."""
+    push, writer = real("java-producer-0"), kind(tmp_path)
+    writer.write(push)
+    writer.write(push)
+    writer._roll_bytes = 1
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("pathlib.Path.rename", full)
+    with pytest.raises(OSError, match="No space"):
+        writer.write(push)
+    assert (writer.unfinished, writer.lost) == (0, 2)
+
+
 def test_parquet_says_what_is_missing(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
     with pytest.raises(ImportError, match=r"pip install 'kclient-quota\[parquet\]'"):
