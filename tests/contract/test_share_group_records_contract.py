@@ -61,7 +61,7 @@ def test_a_share_group_and_what_it_has_settled_can_be_read(cluster, stack, uniqu
     ((kind, _, value),) = state_of(cluster, group)
     assert (kind, value["startOffset"], value["stateBatches"]) == (SNAPSHOT, -1, [])
 
-    member.fetch()
+    member.fetch(wait_ms=2_000)  # by then the broker has looked where the topic ends: what is written next is behind it
     fill(cluster.bootstrap_servers, topic, 5, 10, 5)
     got = []
     until(lambda: got.extend(member.fetch(wait_ms=500)[2]) or got)
