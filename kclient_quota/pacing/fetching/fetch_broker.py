@@ -114,8 +114,9 @@ class BrokerPace:
         if self._prefetched:
             self._prefetched = min(self._prefetched, max(0.0, -level))
         self._untold += paid
+        has_saved = self._level > most
         # Whoever only waits for messages has used little of his pace before, and saves no more than that.
-        has_saved, was_late = self._level > most, elapsed_ms > SAVED_MS and not most / 2 <= self._level <= most
+        was_late = elapsed_ms > SAVED_MS and not most / 2 <= self._level <= most
         if level > most and (has_saved or was_late) and self._saves(now_ms):
             room = rate * self.window.least_window_ms / 1000.0  # of a larger limit before it may be more
             most = max(most, room if was_late else min(self._level, room))
@@ -239,8 +240,9 @@ class BrokerPace:
         own_bytes = self.window.total(now_ms) + (0.0 if expected else self.batch)
         window_ms = self.window.size_ms(now_ms)
         if trusted:
-            refused = {"refused": self.batch, "most_refused": most_bytes}
-            self.share.on_throttle(own_bytes, window_ms, throttle_ms, now_ms, **refused)
+            self.share.on_throttle(
+                own_bytes, window_ms, throttle_ms, now_ms, refused=self.batch, most_refused=most_bytes
+            )
         if expected is None:
             self.window.received(0, now_ms)
         self.window.postpone(asked_at_ms + throttle_ms)

@@ -82,10 +82,8 @@ class _LearntShare:
         """A fetch of `fetch_bytes` was refused, or of as many as `most_bytes`; the rest: see `FetchShare`."""
         span_ms = window_ms + throttle_ms
         is_first = self.learnt is None
-        if is_first:
-            self._span_ms, self._told_until_ms = span_ms, now_ms + QUOTA_WINDOW_MS
         measured = own_bytes * 1000.0 / span_ms
-        if measured <= 0.0 and not most_bytes:
+        if measured <= 0.0 and not (is_first and most_bytes):
             return
         self._more = max(0.0, most_bytes - fetch_bytes) * 1000.0 / span_ms
         self._fetch_bytes = max(fetch_bytes, LEAST_FETCH_BYTES)
@@ -95,6 +93,7 @@ class _LearntShare:
             self.rate = max(measured, LEAST_RATE)
             self._price.begin(min(throttle_ms, self._expected_ms()), now_ms)
             self._grown_at_ms = now_ms
+            self._span_ms, self._told_until_ms = span_ms, now_ms + QUOTA_WINDOW_MS
         else:
             self._price.pay(throttle_ms, now_ms)
 

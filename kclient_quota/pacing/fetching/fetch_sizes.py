@@ -168,19 +168,16 @@ def sizes_for(
     if batch_bytes < inf:
         framing = framing_bytes(partitions)
         if keeps_up(byte_rate, round_trip_ms, batch_bytes):
-            fetch_bytes = int(_one_or_many(byte_rate, batch_bytes, framing))
+            fetch_bytes = int(min(_one_or_many(byte_rate, batch_bytes, framing), MOST_FETCH_BYTES))
         else:
             fetch_bytes = several_bytes(byte_rate, round_trip_ms, batch_bytes, partitions=partitions)
-    return FetchSizes(fetch_bytes, _queue_bytes(byte_rate, round_trip_ms))
+    queue_bytes = int(min(_needed_bytes(byte_rate, round_trip_ms), DEFAULT_QUEUE_BYTES))
+    return FetchSizes(fetch_bytes, max(1, queue_bytes // 1024) * 1024)
 
 
 def _needed_bytes(byte_rate: float, round_trip_ms: float) -> float:
     """What must be there, or on its way, for the limit to be used."""
     return byte_rate * (SLACK * round_trip_ms + SPARE_MS) / 1000
-
-
-def _queue_bytes(byte_rate: float, round_trip_ms: float) -> int:
-    return max(1, int(min(_needed_bytes(byte_rate, round_trip_ms), DEFAULT_QUEUE_BYTES)) // 1024) * 1024
 
 
 def several_bytes(byte_rate: float, round_trip_ms: float, batch_bytes: float, *, partitions: int) -> int:

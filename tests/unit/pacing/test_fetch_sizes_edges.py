@@ -148,6 +148,7 @@ def test_a_round_trip_that_nobody_knows_is_three_milliseconds_and_there_is_one_p
         (10_000_000, 3, 16_384, 1, 1_167_197),
         (1_000_000, 1_000, 16_384, 1, 1_310_000),
         (1_000_000_000, 80, 16_384, 1, 52_428_800),
+        (1_000_000_000, 0.1, 500_000, 20_000, 52_428_800),
         # One batch keeps up: 125 at least, the best at most, three quarters of a second at the very most; or one.
         (1_000_000, 0, 5_999, 1_000, 749_875),
         (1_000_000, 0, 6_000, 160, 750_000),
