@@ -129,7 +129,9 @@ class SendQueueMachine(RuleBasedStateMachine):
             if message.lane != "newest":
                 order = (grant.lane, message.place, message.tenant)
                 self.last[order] = min(self.last[order], message.payload - 1)
-        self.queue.put_back(grant.messages[taken:])
+        for message in reversed(grant.messages[taken:]):
+            self.pace.give_back(message.raw_bytes)
+            self.queue.put_back(message)
         self.pace.on_delivered(sum(message.raw_bytes for message in grant.messages[:taken]), self.now)
 
     @rule()

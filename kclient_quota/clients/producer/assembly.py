@@ -100,7 +100,7 @@ class Parts:
         expect_end([at_exit, do_put_off])
         self.wait_log = WaitLog(self.client_id)
         self.hearing = Hearing(self.outbox, self.client_id, self._limit, ours.backoff, clock, self.sorting.lanes)
-        self.hearing.may_spin = is_true(self.inner.get("enable.idempotence"))
+        self.hearing.may_spin = is_idempotent = is_true(self.inner.get("enable.idempotence"))
         self._ours = ours
         self._pace = pace = self._pace_of_user()
         undisturbed(pace.lock, pace.follow, self._limit, clock.now_ms())
@@ -116,6 +116,7 @@ class Parts:
             lock=pace.lock,
             metrics=self.hearing.queue,
             worth=WorthLog(self.client_id, settings.codec(conf), ours.max_delay_ms, CallApart),
+            keeps=is_idempotent and settings.linger_ms(self.inner) <= settings.SHORT_LINGER_MS,
         )
         self.sender.set_free(clock.now_ms())
         self.outbox.is_open = self.is_off or not core.is_limited(clock.now_ms())

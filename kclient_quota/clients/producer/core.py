@@ -203,9 +203,13 @@ class ProducerCore:
                 partition = self.brokers.partition_of(broker, grant)
                 yield Sent(broker, partition, list(grant.messages), grant.wire_bytes, fill)
 
-    def put_back(self, sent: Sent, rest: Sequence[Waiting]) -> None:
-        """Librdkafka has no room for the last ones of what has left."""
-        self._lost += [(message, Lost.REPLACED) for message in sent.broker.queue.put_back(rest)]
+    def put_back(self, sent: Sent, rest: Sequence[Waiting], now_ms: int) -> None:
+        """Librdkafka has no room for the last ones of what has left: they wait for who leads their partition now."""
+        for message in reversed(rest):
+            sent.broker.queue.pace.give_back(message.raw_bytes)
+            broker = self.brokers.of(message, now_ms, sent.broker)
+            if not broker.queue.put_back(message):
+                self._lost.append((message, Lost.REPLACED))
 
     def wait_ms(self, now_ms: int) -> float:
         """After how many milliseconds to look again; infinite when nothing waits."""

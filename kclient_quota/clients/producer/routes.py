@@ -177,16 +177,20 @@ class Brokers:
         """The same, where anything has been sent to it."""
         return None if self.is_split and number not in self._brokers else self.get(number)
 
-    def of(self, message: Waiting, now_ms: int) -> Broker:
-        """Whoever leads a message's partition; for one that may go anywhere, whoever would take it first."""
-        broker, message.partition = self._place_of(message, None, now_ms)
+    def of(self, message: Waiting, now_ms: int, waits_for: Broker | None = None) -> Broker:
+        """Whoever leads a message's partition; for one that may go anywhere, whoever would take it first.
+
+        If it `waits_for` one who leads a partition of its topic it goes on to.
+        """
+        broker, message.partition = self._place_of(message, waits_for, now_ms)
         return broker
 
     def _place_of(self, message: Waiting, waits_for: Broker | None, now_ms: int) -> tuple[Broker, int]:
         """Whoever is to have a message, which may wait for somebody already, and its partition."""
         route = self.routes.get(message.topic)
         if route is None:
-            return self.get(NO_BROKER), message.partition
+            # Those that came before it was forgotten as well: librdkafka chooses for all of a key, in their order.
+            return self.get(NO_BROKER), message.payload.partition
         partition = self.routes.partition(route, message.payload.key, message.partition)
         if partition is None:
             if waits_for is not None and (not self.is_split or waits_for.number in route.brokers):

@@ -25,6 +25,8 @@ CALM_STATISTICS_MS: Final = 5_000
 LINGER_MS: Final = 10
 THEIR_LINGER_MS: Final = 5
 """librdkafka's own."""
+SHORT_LINGER_MS: Final = 20
+"""What is kept from librdkafka until there is an answer lingers after that, too: up to so long that is worth it."""
 LINGERS_FROM: Final = 10_000
 """So many messages librdkafka's queue must hold, a batch's by its own settings: a shorter one would be full, and
 nothing would go, for as long as it lingers."""

@@ -317,26 +317,22 @@ class SendQueue:
         self._lose(oldest)
         return oldest
 
-    def put_back(self, messages: Sequence[Waiting]) -> list[Waiting]:
-        """Librdkafka has refused these, the last ones of a grant: they wait again, before all others.
+    def put_back(self, message: Waiting) -> bool:
+        """Librdkafka has refused one that was granted: it waits again, before all others.
 
         Returns:
-            those that are not worth sending beside a newer message of their key, which has come meanwhile.
+            whether it does; not beside a newer message of its key, which has come meanwhile.
         """
-        replaced = []
-        for message in reversed(messages):
-            self.pace.give_back(message.raw_bytes)
-            waits = self._waits_of(message)
-            newer = waits.newest.get((message.place, message.key)) if waits.newest else None
-            if newer is not None and newer.tenant == message.tenant:
-                replaced.append(message)
-                continue
-            message.is_gone = False
-            waits.turns.put_back(message)
-            self._count_in(waits, message)
-            if newer is not None:
-                waits.newest[message.place, message.key] = newer
-        return replaced
+        waits = self._waits_of(message)
+        newer = waits.newest.get((message.place, message.key)) if waits.newest else None
+        if newer is not None and newer.tenant == message.tenant:
+            return False
+        message.is_gone = False
+        waits.turns.put_back(message)
+        self._count_in(waits, message)
+        if newer is not None:
+            waits.newest[message.place, message.key] = newer
+        return True
 
     def take_out(self, messages: Sequence[Waiting]) -> None:
         """Forget these, which wait here: they go to another broker."""

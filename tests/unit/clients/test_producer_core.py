@@ -254,3 +254,17 @@ def test_deadlines_go_along() -> None:
     assert [(each.payload is late.payload, why) for each, why in core.lost(600)] == [(True, Lost.EXPIRED)]
     assert [each.raw_bytes for _, each in leave(core, 600, 5_000)] == [60_000]
     assert core.is_empty
+
+
+def test_what_librdkafka_has_refused_waits_for_who_leads_its_partition_by_then() -> None:
+    """It went back to its former leader's queue, and what had come for the next one's before it."""
+    core = core_of(LIMITED)
+    core.brokers.learn_routes({"orders": {0: 1, 1: 2}}, 2, 0)
+    refused, later = (message(10, at_ms, partition=0) for at_ms in (0, 1))
+    core.offer(refused, 0)
+    (leaves,) = core.sent(0)
+    core.brokers.learn_routes({"orders": {0: 2, 1: 2}}, 2, 1)
+    core.offer(later, 1)
+    core.put_back(leaves, leaves.messages, 1)
+    assert list(core.brokers.get(2).queue) == [refused, later]
+    assert core.brokers.get(1).queue.pace.outstanding == 0

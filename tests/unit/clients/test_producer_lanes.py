@@ -117,7 +117,7 @@ def test_what_librdkafka_has_refused_meanwhile_is_reported_as_replaced() -> None
     core.offer(first, 0)
     (sent,) = core.sent(0)
     core.offer(second, 0)
-    core.put_back(sent, sent.messages)
+    core.put_back(sent, sent.messages, 0)
     assert core.lost(0) == [(first, Lost.REPLACED)]
     assert [each for sent in core.sent(60_000) for each in sent.messages] == [second]
 

@@ -1,6 +1,5 @@
 """What librdkafka has nobody to send to, as a topic is gone or has no leader, nobody waits for: others go on."""
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -213,7 +212,7 @@ def test_a_topic_that_is_gone_is_asked_for_again_and_has_no_partitions_meanwhile
     brokers.learn_routes({"t": {}}, 1, T0 + 1_002)
     assert brokers.routes.get("t") is None
     assert "t" not in brokers.routes.partitions
-    message = Waiting("t", -1, EACH, T0, SimpleNamespace(key=b"k"))
+    message = Waiting("t", -1, EACH, T0, Handed(b"v", b"k", -1, None, 0, None))
     brokers.of(message, T0)
     assert message.partition == -1
 

@@ -303,3 +303,17 @@ def test_what_has_a_partition_moves_with_its_leader_in_order_and_what_has_not_mo
     assert where(some) == {1: [(100, 0), (500, 0)], 2: [(200, 1), (300, 1), (400, 1), (600, 1)]}
     assert list(one.queue) == [stays]
     assert some.get(2).queue.raw_bytes == 500
+
+
+def test_a_key_keeps_its_order_where_its_topic_is_forgotten_while_it_waits() -> None:
+    """Librdkafka is left to choose for those that come; for those before them it was not, and either went first."""
+    known = brokers(1, 2)
+    known.learn_routes({"orders": {0: 1, 1: 2}}, 2, 0)
+    before, after = (message(10, at_ms, key="key") for at_ms in (0, 1))
+    known.of(before, 0).queue.offer(before)
+    assert before.partition != ANY_PARTITION
+    known.learn_routes({"orders": {}}, 2, 1)
+    known.of(after, 1).queue.offer(after)
+    waiting = list(known.get(NO_BROKER).queue)
+    assert [each.payload for each in waiting] == [before.payload, after.payload]
+    assert {each.place for each in waiting} == {("orders", ANY_PARTITION)}

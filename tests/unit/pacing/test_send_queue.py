@@ -158,7 +158,9 @@ def test_what_librdkafka_refuses_goes_first_again():
         queue.offer(message(number))
     grant = queue.next_grant(T0)
     queue.offer(message(4))
-    queue.put_back(grant.messages[2:])
+    for refused in reversed(grant.messages[2:]):
+        queue.pace.give_back(refused.raw_bytes)
+        assert queue.put_back(refused)
     assert (len(queue), queue.pace.outstanding) == (3, 600)
     queue.pace.on_delivered(600, T0)
     assert numbers(drain(queue, T0, T0 + 10)) == [2, 3, 4]

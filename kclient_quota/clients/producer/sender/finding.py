@@ -41,6 +41,10 @@ class RouteFinder:
         self._unanswered = 0  # in a row
         self._next_ms = 0  # nobody is asked before that
 
+    def has(self, topic: str) -> bool:
+        """Whether it is known who leads a topic."""
+        return self._core.brokers.routes.get(topic) is not None
+
     def find(self, producer: "WaitingProducer", topics: Collection[str]) -> None:
         """Ask about those of these topics, and of those whose brokers are lost, that it is time for."""
         brokers, now_ms = self._core.brokers, self._clock.now_ms()

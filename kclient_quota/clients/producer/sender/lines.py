@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from kclient_quota.clients.producer.routes import Broker
 from kclient_quota.clients.producer.sender.answers import code_of
-from kclient_quota.pacing.sending.turns import Partition, Waiting
+from kclient_quota.pacing.sending.turns import ANY_PARTITION, Partition, Waiting
 from kclient_quota.pacing.sending.way import MOST_WAY_MS
 
 if TYPE_CHECKING:
@@ -29,6 +29,12 @@ OVERTAKEN: Final = 2.0
 """So many times as long as what was delivered lately has taken a message may be overtaken before it is said to stay
 behind. Librdkafka has five requests under way, each of one partition, and takes partitions as they come, not in turns:
 of a hundred partitions 400 ms away one has to wait for eight seconds on average, though its leader is there."""
+
+AT_ONCE: Final = 5
+"""So many messages of a partition an idempotent producer of librdkafka has on their way before it sends no more of it:
+it takes them for requests (`rd_kafka_toppar_producer_serve`)."""
+ANSWER_MS: Final = 1_000
+"""Who has not answered for so long may never."""
 
 
 class Gone(NamedTuple):
@@ -94,6 +100,12 @@ class PartitionLine:
         parts = gone[: self.strays], gone[self.strays :]
         self.gone = deque(chain.from_iterable(sorted(part, key=_is_open) for part in parts))
 
+    def is_full(self, now_ms: int) -> bool:
+        """Whether an idempotent producer of librdkafka waits for an answer before it sends any more."""
+        if len(self.gone) < AT_ONCE or self.is_stray:
+            return False
+        return abs(now_ms - self.gone[0].at_ms) < ANSWER_MS
+
     def look(self) -> bool:
         """Whether they are found to stay behind now: what was handed over much later is delivered."""
         if self.is_stray or not self.gone:
@@ -135,6 +147,11 @@ class PartitionLines:
             found = self._lines[place] = PartitionLine()
         self._busy[place] = found
         return found
+
+    def is_full(self, place: Partition, now_ms: int) -> bool:
+        """Whether more of a partition is to wait for an answer; not where librdkafka is to choose it."""
+        line = None if place[1] == ANY_PARTITION else self._lines.get(place)
+        return line is not None and line.is_full(now_ms)
 
     def __iter__(self) -> Iterator[tuple[Partition, PartitionLine]]:
         """Those that anything is under way in: of thousands of partitions mostly few, and each step looks at them."""

@@ -20,6 +20,7 @@ from kclient_quota.clients.producer.outbox import Handed, Outbox
 from kclient_quota.clients.producer.sender.answers import Answers, give_back, tell_fatal
 from kclient_quota.clients.producer.sender.beginning import ASK_MS
 from kclient_quota.clients.producer.sender.finding import RouteFinder
+from kclient_quota.clients.producer.sender.kept import Kept
 from kclient_quota.clients.producer.sender.lines import NOT_THERE, Gone, PartitionLines, hand_over
 from kclient_quota.clients.producer.sender.queue_metrics import QueueMetrics
 from kclient_quota.clients.throttle_log import WARN_EVERY_MS, WorthLog
@@ -60,6 +61,7 @@ class Sender:
         lock: held while the core is used, so that others may look at it: by `undisturbed()`.
         metrics: told of what leaves the queue, and how.
         worth: told of it, too.
+        keeps: whether librdkafka is given nothing that it may not send yet.
     """
 
     def __init__(
@@ -72,6 +74,7 @@ class Sender:
         lock: Any,
         metrics: QueueMetrics,
         worth: WorthLog,
+        keeps: bool = False,
     ) -> None:
         self.outbox = outbox
         self.core = core
@@ -86,6 +89,7 @@ class Sender:
         self._is_first = True  # one that nothing has come for yet
         self._came: deque[Any] = deque()
         self._lines = PartitionLines()
+        self._kept = Kept(self._lines, is_needed=keeps)
         self._answers = Answers(outbox, transaction, clock, metrics, worth)
         self._routes = RouteFinder(core, clock, lock)
 
@@ -165,7 +169,7 @@ class Sender:
         outbox, now_ms = self.outbox, self.clock.now_ms()
         with self.lock:
             self.hear(now_ms)
-        if self.core.is_limited(now_ms) or self._came or not self.core.is_empty:
+        if self.core.is_limited(now_ms) or self._came or self._kept or not self.core.is_empty:
             return False
         with self._alone() as is_alone:
             outbox.is_open = is_alone and outbox.inbox.empty() and not outbox.notices
@@ -208,7 +212,7 @@ class Sender:
             # do not wait for the cluster's answer about a new topic: that is asked for in the next step.
             with self._alone():
                 self._empty_inbox()
-                if all(self._has_route(item) for item in self._came):
+                if all(self._routes.has(item.topic) for item in self._came if isinstance(item, Waiting)):
                     wait_ms = self._pass_on(producer)
                 self._opens()
         return 0 if self._came else wait_ms
@@ -217,9 +221,6 @@ class Sender:
         came, items = self._came, self.outbox.inbox.items
         while items:
             came.append(items.popleft())
-
-    def _has_route(self, item: Any) -> bool:
-        return not isinstance(item, Waiting) or self.core.brokers.routes.get(item.topic) is not None
 
     def _pass_on(self, producer: "WaitingProducer") -> float:
         outbox, core = self.outbox, self.core
@@ -236,11 +237,11 @@ class Sender:
                 self._worth.on_full(now_ms)
             for message, why in core.lost(now_ms):
                 self._answers.lose(message, why)
-            sends = list(core.sent(now_ms))
+            sends = self._kept.due(core.sent(now_ms), now_ms, keeps=not (core.is_free or core.is_spare_due))
         refused = self._hand_all(producer, sends)
         with self.lock:
             for sent, rest in reversed(refused):
-                core.put_back(sent, rest)
+                core.put_back(sent, rest, now_ms)
             wait_ms = core.wait_ms(now_ms)
             self.set_free(now_ms)
         if is_reported:  # not what was dropped or given up before librdkafka had it, which is finished as well
@@ -260,7 +261,7 @@ class Sender:
         with self._alone() as is_alone:
             is_at_work = is_alone and outbox.is_running and not outbox.closing
             if is_at_work and len(self.metrics.lanes) == 1 and not self._transaction.possible:
-                may = outbox.inbox.empty() and not (self._came or outbox.notices)
+                may = outbox.inbox.empty() and not (self._came or self._kept or outbox.notices)
                 left = outbox.spare
                 given = core.spare_bytes(now_ms, left, may=may)
                 outbox.spare += given - left  # callers may have taken from it meanwhile
@@ -315,7 +316,7 @@ class Sender:
                 self._answers.say_no(message.payload)
             else:
                 self._answers.fail(message, KafkaError._PURGE_QUEUE)  # noqa: SLF001 - confluent_kafka's name
-        for message in self.core.purge():
+        for message in [*self._kept.purge(self.clock.now_ms()), *self.core.purge()]:
             self._answers.fail(message, KafkaError._PURGE_QUEUE)  # noqa: SLF001 - confluent_kafka's name
 
     def finish(self) -> None:

@@ -1,0 +1,121 @@
+"""What is kept from librdkafka until it may send it: for how long, of what, and that none of it is overtaken."""
+
+from typing import Any
+
+import pytest
+
+from kclient_quota.clients.producer.core import Sent
+from kclient_quota.clients.producer.outbox import Handed
+from kclient_quota.clients.producer.sender.kept import Kept
+from kclient_quota.clients.producer.sender.lines import ANSWER_MS, AT_ONCE, Gone, PartitionLines
+from kclient_quota.pacing.sending.turns import ANY_PARTITION, Waiting
+from tests.unit.clients.producer_world import LIMITED, core_of
+
+T0 = 1_000_000
+EACH = 1_000
+HERE, THERE, ANYWHERE = ("here", 0), ("here", 1), ("here", ANY_PARTITION)
+ELSEWHERE = ("elsewhere", 0)
+
+
+class World:
+    """Partitions of one broker, and what an idempotent producer of librdkafka has of them."""
+
+    def __init__(self, *, is_needed: bool = True) -> None:
+        self.broker = core_of(LIMITED).brokers.get(-1)
+        self.pace = self.broker.queue.pace
+        self.lines = PartitionLines()
+        self.kept = Kept(self.lines, is_needed=is_needed)
+
+    def sent(self, place: Any) -> Sent:
+        self.pace.on_granted(EACH, T0)
+        waiting = Waiting(place[0], place[1], EACH, T0, Handed(b"v", None, -1, None, 0, None))
+        return Sent(self.broker, place[1], [waiting], EACH, 1.0)
+
+    def hand(self, place: Any, count: int = AT_ONCE, at_ms: int = T0) -> list[Handed]:
+        found = []
+        for _ in range(count):
+            (message,) = self.sent(place).messages
+            self.lines.of(place).add(Gone(self.broker, message, at_ms))
+            found.append(message.payload)
+        return found
+
+    def arrive(self, every: list[Handed], now_ms: int) -> None:
+        for handed in every:
+            handed.report[None] = None  # type: ignore[assignment] # stands for a message
+        for _, line in self.lines:
+            list(line.reported(now_ms))
+
+
+def test_behind_what_is_on_its_way_nothing_is_handed_over_until_that_has_arrived():
+    world = World()
+    first = world.hand(HERE)
+    behind, other, later = world.sent(HERE), world.sent(THERE), world.sent(HERE)
+    assert world.kept.due([behind, other], T0) == [other]
+    assert world.kept
+    assert world.kept.due([later], T0 + 10) == []
+    world.arrive(first, T0 + 80)
+    last = world.sent(HERE)
+    assert world.kept.due([last], T0 + 80) == [behind, later, last], "in order"
+    assert not world.kept
+
+
+@pytest.mark.parametrize(("count", "is_needed"), [(AT_ONCE - 1, True), (AT_ONCE, False)])
+def test_what_librdkafka_sends_at_once_is_not_kept(count, is_needed):
+    world = World(is_needed=is_needed)
+    world.hand(HERE, count)
+    sent = world.sent(HERE)
+    assert world.kept.due([sent], T0) == [sent]
+
+
+def test_behind_a_broker_that_does_not_answer_librdkafka_has_it_all_the_same():
+    world = World()
+    world.hand(HERE)
+    kept, later = world.sent(HERE), world.sent(HERE)
+    assert world.kept.due([kept], T0) == []
+    assert world.kept.due([], T0 + ANSWER_MS - 1) == []
+    assert world.kept.due([later], T0 + ANSWER_MS) == [kept, later]
+
+
+def test_a_clock_that_jumps_back_keeps_nothing_for_long():
+    world = World()
+    world.hand(HERE)
+    assert world.kept.due([sent := world.sent(HERE)], T0) == []
+    assert world.kept.due([], T0 - ANSWER_MS) == [sent]
+
+
+def test_what_stays_behind_without_a_leader_has_nothing_kept():
+    world = World()
+    world.hand(HERE)
+    world.lines.of(HERE).is_stray = True
+    sent = world.sent(HERE)
+    assert world.kept.due([sent], T0) == [sent]
+
+
+def test_where_librdkafka_chooses_the_partition_nothing_is_kept_and_nothing_overtakes_what_is():
+    world = World()
+    world.hand(HERE)
+    world.hand(ANYWHERE)
+    world.hand(ELSEWHERE)
+    kept, other = world.sent(HERE), world.sent(ELSEWHERE)
+    assert world.kept.due([kept, other], T0) == []
+    chosen, later = world.sent(ANYWHERE), world.sent(HERE)
+    assert world.kept.due([chosen, later], T0) == [kept, chosen, later]
+    assert world.kept.due([], T0, keeps=False) == [other]
+
+
+def test_for_callers_who_are_to_hand_over_themselves_all_is_let_go():
+    world = World()
+    world.hand(HERE)
+    kept, later = world.sent(HERE), world.sent(HERE)
+    world.kept.due([kept], T0)
+    assert world.kept.due([later], T0, keeps=False) == [kept, later]
+
+
+def test_what_is_kept_is_purged_and_no_longer_counts_as_on_its_way():
+    world = World()
+    world.hand(HERE)
+    kept = world.sent(HERE)
+    world.kept.due([kept], T0)
+    assert world.kept.purge(T0) == kept.messages
+    assert not world.kept
+    assert world.pace.outstanding == AT_ONCE * EACH
