@@ -252,7 +252,7 @@ CAUSES: dict[str, tuple[str, str]] = {
         "mend that client",
     ),
     "reading ends: nothing has come": (
-        "the group gave this receiver no partitions, or brokers no records, for a minute, with `--idle-exit`",
+        "the group gave this receiver no partitions for two minutes, or brokers no records for one, with `--idle-exit`",
         "look at the group and the brokers, and run it again: it goes on where it ended",
     ),
     "reading ends: what was read has not been taken": (

@@ -47,7 +47,9 @@ _JOINS_MS = 5_000
 _HAND_OVER_MS = 3_000
 """So long a rebalance waits for what sinks have begun; a collector that is away holds up no group for longer."""
 _GIVE_UP_MS = 60_000
-"""Who has got nothing for so long is not in its group, or the end that it was told of is not to come."""
+"""To who has got nothing for so long the end that it was told of is not to come."""
+_JOIN_MS = 120_000
+"""So long a group is waited for: one of whose members two were killed, one after the other, takes two sessions."""
 _AGAIN_MS = 60_000
 _MISSING: Final = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "; READ on the topic is needed",
@@ -184,7 +186,8 @@ class TopicReceiver:
         """Receive until `stopped`, or until nothing has come for `idle_ms` and what was there has been read.
 
         Nor is it idle while sinks get on with what they have: a slow disk may be minutes behind. When that end is not
-        reached, be it that a sink is full and takes nothing, it is a minute without anything, and a warning.
+        reached, be it that a sink is full and takes nothing, it is a minute without anything, two where its group
+        gives it no partitions, and a warning.
 
         Returns:
             whether it went on so long: not when a sink has lost something, or when the end was not reached.
@@ -193,7 +196,7 @@ class TopicReceiver:
             ClusterError: the consumer failed for good.
         """
         began_ms = last_ms = self._clock.now_ms()
-        is_told = False
+        is_told, was_joined = False, self._is_joined()
         left_bytes = 0
         while not stopped():
             if self.lost():
@@ -203,8 +206,11 @@ class TopicReceiver:
             if message is not None and self._take(message):
                 last_ms = self._clock.now_ms()
             self._commit()
-            now_ms = self._clock.now_ms()
-            if not is_told and now_ms - began_ms >= _JOINS_MS and not (self.received.records or self._is_joined()):
+            now_ms, is_joined = self._clock.now_ms(), self._is_joined()
+            if is_joined and not was_joined:
+                last_ms = now_ms
+            was_joined = is_joined
+            if not is_told and now_ms - began_ms >= _JOINS_MS and not (self.received.records or is_joined):
                 is_told = True
                 logger.warning(
                     "the group has not given out its partitions yet; a member that was killed is waited for, as long "
@@ -217,7 +223,7 @@ class TopicReceiver:
                 continue
             if self.has_caught_up():
                 return True
-            if (still_ms := now_ms - last_ms) >= _GIVE_UP_MS:
+            if (still_ms := now_ms - last_ms) >= (_GIVE_UP_MS if is_joined else _JOIN_MS):
                 self._say_why_it_ends(still_ms // 1000)
                 return False
         return True

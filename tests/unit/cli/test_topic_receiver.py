@@ -88,7 +88,14 @@ def test_an_empty_partition_is_read_at_once() -> None:
 
 
 def test_a_group_that_never_begins_is_not_waited_for_for_ever() -> None:
-    assert run(joins_ms=10**9, first_ms=10**9, records=1, tells_end=True) == (0, 60_000)
+    assert run(joins_ms=10**9, first_ms=10**9, records=1, tells_end=True) == (0, 120_000)
+
+
+def test_a_group_that_waits_for_two_members_that_were_killed_is_waited_for() -> None:
+    """For one after the other, a session each: the second had joined to be given what the first one had."""
+    read, ended_ms = run(joins_ms=89_000, first_ms=91_000, records=20, tells_end=True)
+    assert read == 20
+    assert ended_ms <= 91_000 + 20 * POLL_MS + IDLE_MS + POLL_MS
 
 
 class Broken(Script):
