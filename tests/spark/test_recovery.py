@@ -6,14 +6,16 @@ import signal
 import threading
 import time
 from collections import Counter
+from dataclasses import replace
 
 import pytest
+from kclient_telemetry.receiver.files import JsonLinesWriter
 
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.errors import ConfigError
 from kclient_quota.spark.pipeline import Plan, run
 from kclient_quota.spark.streaming.checkpoint import MARK, claim, marked
-from tests.spark.receiving import FROM_THE_FUTURE, Client, ToTopic, receive
+from tests.spark.receiving import FROM_THE_FUTURE, Client, ToFiles, ToTopic, receive
 from tests.spark.stream_process import goes_on, kill, numbers, started
 
 TOPIC = "telemetry"
@@ -79,6 +81,29 @@ def test_a_checkpoint_says_whose_it_is(spark, tmp_path):
     claim(spark, str(folder), {"job": "usage"})
     with pytest.raises(ConfigError, match="a stream with job usage, this one has throttled: start with a new checkp"):
         claim(spark, str(folder), {"job": "throttled"})
+
+
+def test_a_stream_goes_on_in_the_directories_and_the_format_that_it_began_with(spark, tmp_path):
+    """Of rows beside directories of columns Spark reads one or the other, and says nothing of those that it leaves."""
+    sink = ToFiles(JsonLinesWriter(tmp_path / "in"))
+    receive([Client(0, "app", "u", 1_000)], 2, [sink])
+    sink.close(0)
+    to = {"source_format": "jsonl", "checkpoint": str(tmp_path / "checkpoint"), "partition_by": ("date",)}
+    plan = Plan("points", str(tmp_path / "in"), str(tmp_path / "out"), **to)
+    assert "rows read" in run(spark, plan)
+    for changed, words in [
+        ({"partition_by": ()}, "with partition_by date, this one has None"),
+        ({"partition_by": ("date", "hour")}, "with partition_by date, this one has date,hour"),
+        ({"output_format": "json"}, "with output_format parquet, this one has json"),
+    ]:
+        with pytest.raises(ConfigError, match=words):
+            run(spark, replace(plan, **changed))
+    assert "0 rows read" in run(spark, plan)
+
+
+def test_a_checkpoint_that_does_not_say_where_its_rows_go_is_gone_on_with(spark, tmp_path):
+    claim(spark, str(tmp_path / "checkpoint"), {"job": "usage"})
+    claim(spark, str(tmp_path / "checkpoint"), {"job": "usage", "partition_by": "date"})
 
 
 def test_a_run_that_was_killed_as_it_marked_its_checkpoint_is_begun_anew(spark, tmp_path):

@@ -81,9 +81,9 @@ def claim(spark: "SparkSession", checkpoint: str, facts: Mapping[str, Any], *, p
             ) from error
         return
     for name, value in facts.items():
-        if found.get(name) != value:
+        if found.get(name, value) != value:  # a mark of before says less
             raise ConfigError(
-                f"checkpoint {checkpoint} is of a stream with {name} {found.get(name)}, this one has {value}: {_REMEDY}"
+                f"checkpoint {checkpoint} is of a stream with {name} {found[name]}, this one has {value}: {_REMEDY}"
             )
 
 

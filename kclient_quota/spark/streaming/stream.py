@@ -75,8 +75,10 @@ def _settled(spark: "SparkSession", plan: "Plan", checkpoint: str) -> tuple["Pla
 
 
 def _facts(plan: "Plan") -> dict[str, object]:
-    kept = ["job", "source", "late", "gap", *_SETTLED]
-    return {name: getattr(plan, name) for name in (kept if plan.client else [*kept, "source_format"])}
+    kept = ["job", "source", "late", "gap", "output_format", *_SETTLED]
+    facts = {name: getattr(plan, name) for name in (kept if plan.client else [*kept, "source_format"])}
+    # of files beside directories of columns Spark reads one or the other, without a word
+    return {**facts, "partition_by": ",".join(plan.partition_by) or None}
 
 
 def _start(
