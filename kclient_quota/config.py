@@ -311,6 +311,11 @@ def as_read(conf: Mapping[str, Any], key: str, default: str = "") -> str:
     return text.lstrip(_C_BLANKS) if text else default
 
 
+def without_callbacks(conf: Mapping[str, Any]) -> dict[str, Any]:
+    """What a thread may hold: it must not keep the application's objects alive, and through them the client."""
+    return {key: value for key, value in conf.items() if key == "oauth_cb" or not callable(value)}
+
+
 def client_id_of(conf: Mapping[str, Any]) -> str:
     """What brokers are told of who this is."""
     return as_read(conf, "client.id", DEFAULT_CLIENT_ID)

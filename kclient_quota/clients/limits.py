@@ -20,6 +20,7 @@ from kclient_quota.config import (
     security_protocol,
     user_of,
     whole_number,
+    without_callbacks,
 )
 from kclient_quota.errors import ConfigError, KclientQuotaError
 from kclient_quota.quota.callback import QUOTA_TYPE_OF_KEY, ClientQuotaCallback, ClientQuotaType
@@ -157,6 +158,7 @@ class LimitFinder:
         ask: how the cluster is asked, as `_AskCluster` does; None: by that.
 
     Attributes:
+        conf: with what it asks; whoever logs in as somebody else renews it.
         found: what is known: an unanswered question changes nothing.
         is_away: whether the cluster has not answered the last question.
 
@@ -172,7 +174,8 @@ class LimitFinder:
         byte_rate_key: str,
         ask: "Callable[..., EffectiveLimits] | None" = None,
     ) -> None:
-        self._ours, self._conf = ours, conf
+        self._ours = ours
+        self.conf = without_callbacks(conf)
         self._byte_rate_key = byte_rate_key
         self._quota_types = (QUOTA_TYPE_OF_KEY[byte_rate_key], ClientQuotaType.REQUEST)
         self._callback = _load_callback(ours.callback, conf)
@@ -225,7 +228,7 @@ class LimitFinder:
         return asked or any(map(self._callback.quota_reset_required, self._quota_types))
 
     def _of_callback(self, callback: ClientQuotaCallback) -> Limit:
-        user, client_id = self._principal() or "", client_id_of(self._conf)
+        user, client_id = self._principal() or "", client_id_of(self.conf)
         rate, percentage = (
             _told(callback.quota_limit(kind, callback.quota_metric_tags(kind, user, client_id)))
             for kind in self._quota_types
@@ -234,10 +237,10 @@ class LimitFinder:
 
     def _of_cluster(self, deadline_ms: int, fresh_ms: int) -> Limit:
         user = self._principal()
-        if user is None and _principal_is_hidden(self._conf):
+        if user is None and _principal_is_hidden(self.conf):
             return UNKNOWN
-        conf = {**self._conf, "client.id": ASKS_AS}
-        answer = self._ask(conf, user, client_id_of(self._conf), deadline_ms, fresh_ms=fresh_ms)
+        conf = {**self.conf, "client.id": ASKS_AS}
+        answer = self._ask(conf, user, client_id_of(self.conf), deadline_ms, fresh_ms=fresh_ms)
         self.is_away = answer.is_away
         if answer.denied is not None:
             self._say_denied(answer.denied)
@@ -259,7 +262,7 @@ class LimitFinder:
             logger.info("The quota of this client is learnt from throttle times: %s", why)
 
     def _principal(self) -> str | None:
-        return self._ours.user or user_of(self._conf)
+        return self._ours.user or user_of(self.conf)
 
 
 def _load_callback(declared: Any, conf: Mapping[str, Any]) -> ClientQuotaCallback | None:

@@ -17,7 +17,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kclient_quota.config import as_read, client_id_of, sasl_mechanism, security_protocol
+from kclient_quota.config import as_read, client_id_of, sasl_mechanism, security_protocol, without_callbacks
 from kclient_quota.errors import ConfigError
 from kclient_quota.wire.endpoint import ConnectionSettings, Sasl
 from kclient_quota.wire.session import MECHANISMS
@@ -88,7 +88,7 @@ class CurrentSecurity:
 
     def __init__(self, conf: Mapping[str, Any]) -> None:
         # clients share connections: the callbacks of one, and so that one, must not be kept by another
-        self._conf = {key: value for key, value in conf.items() if key == "oauth_cb" or not callable(value)}
+        self._conf = without_callbacks(conf)
         self._found = parse_security(conf)
 
     def settings(self, host: str, port: int) -> ConnectionSettings:

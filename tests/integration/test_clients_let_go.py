@@ -1,6 +1,10 @@
-"""A client that nobody holds any more is gone at once, as confluent_kafka's, not with a garbage collection."""
+"""A client that nobody holds any more is gone at once, as confluent_kafka's, not with a garbage collection.
+
+Only one that calls its owner back, who holds it, needs that.
+"""
 
 import gc
+import time
 import weakref
 from collections.abc import Iterator
 from typing import Any
@@ -28,6 +32,20 @@ def no_collections() -> Iterator[None]:
     gc.enable()
 
 
+class Owner:
+    """An application's object that has a client, and is called back by it."""
+
+    def __init__(self, cls: Any, servers: str, extra: dict[str, Any]) -> None:
+        reports = "on_commit" if "Consumer" in cls.__name__ else "on_delivery"
+        conf: dict[str, Any] = dict.fromkeys(("error_cb", "throttle_cb", "stats_cb"), self.hear)
+        conf = {"bootstrap.servers": servers, "log_level": 0, **conf, reports: self.hear, **extra}
+        conf["statistics.interval.ms"] = 100
+        self.client = cls({**conf, "group.id": "g"} if "Consumer" in cls.__name__ else conf)
+
+    def hear(self, *_event: Any) -> None:
+        pass
+
+
 def made(cls: Any, servers: str) -> Any:
     conf: dict[str, Any] = {"bootstrap.servers": servers, "log_level": 0, "enable.metrics.push": False}
     return cls({**conf, "group.id": "g"} if "Consumer" in cls.__name__ else conf)
@@ -44,6 +62,24 @@ def test_a_client_that_has_reached_nobody_is_gone_with_its_last_name(cls: Any, s
 def test_a_client_that_has_asked_for_its_quota_is_gone_with_its_last_name(cls: Any, broker: EmbeddedBroker) -> None:
     client = weakref.ref(made(cls, broker.bootstrap_servers))
     assert client() is None
+
+
+@pytest.mark.parametrize("push", [False, True])
+@pytest.mark.parametrize("is_away", [True, False])
+@pytest.mark.parametrize("cls", CLIENTS)
+def test_a_client_that_calls_its_owner_back_is_collected_with_him(
+    cls: Any, is_away: bool, push: bool, broker: EmbeddedBroker
+) -> None:
+    servers = "127.0.0.1:1" if is_away else broker.bootstrap_servers
+    owner = Owner(cls, servers, {"enable.metrics.push": push})
+    time.sleep(0.5)  # there are events by now that wait for the application
+    gone = weakref.ref(owner)
+    del owner
+    end = time.monotonic() + 10
+    while gone() is not None and time.monotonic() < end:  # a thread of ours may be serving it just now
+        gc.collect()
+        time.sleep(0.01)
+    assert gone() is None
 
 
 @pytest.mark.parametrize("cls", CLIENTS)

@@ -51,8 +51,8 @@ class PacedConsumer(Storing, TelemetryMethods):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         given = merged(args, kwargs)
         conf, ours = split(given)
-        self._kq_asks_with = dict(conf)
-        finder = LimitFinder(ours, self._kq_asks_with, byte_rate_key=CONSUMER_BYTE_RATE)
+        finder = LimitFinder(ours, conf, byte_rate_key=CONSUMER_BYTE_RATE)
+        self._kq_asks_with = finder.conf
         limit = settings.NO_LIMIT if ours.backoff is Backoff.OFF else finder.find()
         warn_of_default_client_id(conf, limit)
         learn = ours.limit_source is LimitSource.LEARNED and ours.backoff is not Backoff.OFF

@@ -80,8 +80,8 @@ class PacedShareConsumer(CShareConsumer, TelemetryMethods):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         given = merged(args, kwargs)
         conf, ours = split(given)
-        self._kq_asks_with = dict(conf)
-        finder = LimitFinder(ours, self._kq_asks_with, byte_rate_key=CONSUMER_BYTE_RATE)
+        finder = LimitFinder(ours, conf, byte_rate_key=CONSUMER_BYTE_RATE)
+        self._kq_asks_with = finder.conf
         limit = settings.NO_LIMIT if ours.backoff is Backoff.OFF else finder.find(ANSWER_MS)
         warn_of_default_client_id(conf, limit)
         self._kq_client_id = client_id_of(conf)

@@ -36,7 +36,7 @@ from kclient_quota.clients.telemetry.reporter import new_telemetry
 from kclient_quota.clients.throttle_log import WorthLog
 from kclient_quota.clients.wait_time import WaitLog
 from kclient_quota.clock import Clock
-from kclient_quota.config import Backoff, client_id_of, is_true, split, whole_number
+from kclient_quota.config import Backoff, client_id_of, is_true, split, whole_number, without_callbacks
 from kclient_quota.metrics import PRODUCER
 from kclient_quota.pacing.pacer import Pacer
 from kclient_quota.pacing.sending.batch_cost import BatchCost
@@ -65,7 +65,7 @@ class Parts:
         most_bytes: of one message: librdkafka refuses a larger one at once.
         most_value_bytes: of one message's value: it never has room for a larger one; keys and headers do not count.
         most_messages: that nobody has polled for the reports of.
-        inner: librdkafka's configuration, as long as our callbacks are not in it.
+        inner: librdkafka's configuration, with the application's callbacks until `configuration()`, and without ours.
 
     Raises:
         ConfigError: one of our keys is misspelt or cannot be used.
@@ -73,8 +73,8 @@ class Parts:
 
     def __init__(self, given: Mapping[str, Any], clock: Clock) -> None:
         conf, ours = split(given)
-        self.ask_conf = dict(conf)
-        self._finder = LimitFinder(ours, self.ask_conf, byte_rate_key=PRODUCER_BYTE_RATE)
+        self._finder = LimitFinder(ours, conf, byte_rate_key=PRODUCER_BYTE_RATE)
+        self.ask_conf = self._finder.conf
         self.is_off = ours.backoff is Backoff.OFF
         self._limit = UNKNOWN if self.is_off else self._finder.find()
         self.client_id = client_id_of(conf)
@@ -82,7 +82,6 @@ class Parts:
         self.max_block_ms = ours.max_block_ms
         self.raises = ours.backoff is Backoff.RAISE
         self.sorting = Sorting(ours)
-        self.default_callback = conf.get("on_delivery")
         self.transaction = settings.transaction_of(conf, ours.transaction_timeout)
         self.inner = self.transaction.with_message_timeout(settings.with_defaults(conf, self._limit))
         # We leave out the others ourselves: of messages that are not reported the sender would have to guess which are
@@ -174,9 +173,10 @@ class Parts:
             broker.queue.pace.move_to(_pacer(self._pace, broker.number, core.limit), self._pace.common)
 
     def configuration(self) -> dict[str, Any]:
-        """What librdkafka gets."""
+        """What librdkafka gets; once, as threads hold what this is of, which is not to keep the application alive."""
         later = partial(_later, self.outbox)
-        return settings.with_callbacks(self.inner, self.hearing, self._limit, later, self.telemetry)
+        given, self.inner = self.inner, without_callbacks(self.inner)
+        return settings.with_callbacks(given, self.hearing, self._limit, later, self.telemetry)
 
     def watch(self) -> LimitWatch:
         """What tells the producer of a new limit, and does not keep it alive; it runs, where the limit can change."""
@@ -201,13 +201,22 @@ class Parts:
 def _later(outbox: Outbox, callback: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """A callback of the application's that runs in its own calls: what the sender hears waits for them."""
 
+    def tell(event: Any) -> None:
+        callback(event)
+
     def call(event: Any) -> None:
         if threading.get_ident() == outbox.sender:
-            outbox.reports.append((callback, event))
+            outbox.reports.append((_unless_gone, told, event))
         else:
-            callback(event)
+            tell(event)
 
+    told = weakref.ref(tell)  # the sender's thread holds the outbox, which is not to keep the application alive
     return call
+
+
+def _unless_gone(told: "weakref.ref[Callable[[Any], None]]", event: Any) -> None:
+    if (tell := told()) is not None:
+        tell(event)
 
 
 def _pacer(shared: SharedPace, broker: int, limit: Limit) -> Pacer:

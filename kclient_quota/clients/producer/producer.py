@@ -85,7 +85,7 @@ class PacedProducer(TakingProducer, TelemetryMethods):
         self._kq_client_id = parts.client_id
         self._kq_max_block_ms, self._kq_raises = parts.max_block_ms, parts.raises
         self._kq_sorting, self._kq_chain = parts.sorting, parts.chain
-        self._kq_default_callback: Callback | None = parts.default_callback
+        self._kq_default_callback: Callback | None = parts.inner.get("on_delivery")
         self._kq_errors_only = parts.errors_only
         self._kq_transaction, self._kq_new_waiting = parts.transaction, parts.new_waiting
         self._kq_most_bytes, self._kq_most_value_bytes = parts.most_bytes, parts.most_value_bytes

@@ -15,7 +15,7 @@ from kclient_telemetry.locks import reentrant_lock
 
 from kclient_quota.clients.calls import briefly
 from kclient_quota.clock import SYSTEM_CLOCK, Clock, SystemClock, unix_ms
-from kclient_quota.config import client_id_of, is_true
+from kclient_quota.config import client_id_of, is_true, without_callbacks
 from kclient_quota.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -94,8 +94,7 @@ class ClientTelemetry:
         self._collector = Collector(resource_labels(f"kafka.{kind.partition('-')[0]}", conf))
         self._collector.add_source(self._points)
         self._reporter = TelemetryReporter(self._collector, uniform=random.Random().random)  # noqa: S311 - the application's own stay as they are
-        # The thread must not keep the application's objects alive, and through them the client, by way of callbacks.
-        self._conf = {key: value for key, value in conf.items() if key == "oauth_cb" or not callable(value)}
+        self._conf = without_callbacks(conf)
         self._runner = TelemetryRunner(self._reporter, BrokerTransport(self._conf, clock), clock=SystemClock())
 
     def start(self) -> None:
