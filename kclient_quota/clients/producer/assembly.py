@@ -115,7 +115,7 @@ class Parts:
             lock=pace.lock,
             metrics=self.hearing.queue,
             worth=WorthLog(self.client_id, settings.codec(conf), ours.max_delay_ms, CallApart),
-            keeps=is_idempotent and settings.linger_ms(self.inner) <= settings.SHORT_LINGER_MS,
+            keeps=is_idempotent and settings.lingers_shortly(self.inner),
         )
         self.sender.set_free(clock.now_ms())
         self.outbox.is_open = self.is_off or not core.is_limited(clock.now_ms())

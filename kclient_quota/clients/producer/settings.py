@@ -26,7 +26,8 @@ LINGER_MS: Final = 10
 THEIR_LINGER_MS: Final = 5
 """librdkafka's own."""
 SHORT_LINGER_MS: Final = 20
-"""What is kept from librdkafka until there is an answer lingers after that, too: up to so long that is worth it."""
+"""What is kept from librdkafka until there is an answer lingers after that, too: up to so long that is worth it.
+Without linger its thread does not look all the time, and the first message kept would leave before the others."""
 LINGERS_FROM: Final = 10_000
 """So many messages librdkafka's queue must hold, a batch's by its own settings: a shorter one would be full, and
 nothing would go, for as long as it lingers."""
@@ -131,6 +132,11 @@ def codec(conf: Mapping[str, Any]) -> str:
 def linger_ms(conf: Mapping[str, Any]) -> int:
     """For how long librdkafka may hold a message back."""
     return int(_number(_first(conf, _LINGER, THEIR_LINGER_MS)))
+
+
+def lingers_shortly(conf: Mapping[str, Any]) -> bool:
+    """Whether what librdkafka may not send yet is better kept from it."""
+    return 0 < linger_ms(conf) <= SHORT_LINGER_MS
 
 
 def in_flight(conf: Mapping[str, Any]) -> int:

@@ -4,11 +4,13 @@ from typing import Any
 
 import pytest
 
+from kclient_quota.clients.producer.assembly import Parts
 from kclient_quota.clients.producer.core import Sent
 from kclient_quota.clients.producer.outbox import Handed
 from kclient_quota.clients.producer.sender.kept import Kept
 from kclient_quota.clients.producer.sender.lines import ANSWER_MS, AT_ONCE, Gone, PartitionLines
 from kclient_quota.pacing.sending.turns import ANY_PARTITION, Waiting
+from kclient_quota.testing.clock import ManualClock
 from tests.unit.clients.producer_world import LIMITED, core_of
 
 T0 = 1_000_000
@@ -119,3 +121,10 @@ def test_what_is_kept_is_purged_and_no_longer_counts_as_on_its_way():
     assert world.kept.purge(T0) == kept.messages
     assert not world.kept
     assert world.pace.outstanding == AT_ONCE * EACH
+
+
+@pytest.mark.parametrize(("linger_ms", "is_needed"), [(0, False), (1, True), (20, True), (21, False)])
+def test_what_does_not_linger_or_lingers_for_long_is_not_kept(linger_ms, is_needed):
+    conf = {"bootstrap.servers": "nobody", "linger.ms": linger_ms, "producer_byte_rate": 50_000}
+    sender = Parts(conf, ManualClock(T0)).sender
+    assert sender._kept._is_needed is is_needed
