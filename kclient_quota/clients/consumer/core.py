@@ -196,7 +196,7 @@ class ConsumerCore:
         self._lost.on_statistics(statistics, self.sizes.fetch_bytes, self._sizing.batch_bytes)
         self._forgotten.clear()
         self._apply_limit(now_ms)
-        self._pacer.on_statistics(seen)
+        self._pacer.on_statistics(seen, sum(self._taken.values()))
         self.heartbeat.poll_every(self._pacer.unpolled_ms)
         self._count_brokers()
         self._note_messages(int(statistics.get("rxmsgs", 0)), now_ms)
@@ -242,6 +242,7 @@ class ConsumerCore:
     def change_sizes(self, sizes: FetchSizes) -> None:
         """Another client fetches in these from now on."""
         self._received_messages = 0
+        self._taken.clear()  # of the one before
         self._pacer.set_sizes(sizes, self._sizing.change(sizes))
 
     def resting(self, paused: Collection[Partition], resting: Collection[Partition], now_ms: int) -> set[Partition]:

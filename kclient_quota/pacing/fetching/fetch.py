@@ -181,14 +181,14 @@ class FetchPacer:
 
     # What the owner tells -----------------------------------------------------------------------------------------
 
-    def on_statistics(self, seen: FetchStatistics) -> None:
-        """A statistics event."""
+    def on_statistics(self, seen: FetchStatistics, untold: int = 0) -> None:
+        """A statistics event; `untold` bytes have been taken that the next grant is to be told of."""
         self.leaders = seen.leaders
         self._follow_brokers(set(seen.leaders.values()), seen.at_ms)
         if seen.queued_count:
             # What librdkafka has to tell is counted, too: the last message taken is the better witness if it is larger.
             self._message = max((seen.queued_bytes / seen.queued_count + RECORD_BYTES) * self._ratio, self._message)
-        self._learn(seen)
+        self._learn(seen, untold)
         self._queued = (seen.queued_bytes + RECORD_BYTES * seen.queued_count) * self._ratio
         self._is_guessed = False
         if self._is_torn:
@@ -364,14 +364,14 @@ class FetchPacer:
             if pace.big_batches:
                 pace.window.expect(pace.batch, now_ms)
 
-    def _learn(self, seen: FetchStatistics) -> None:
+    def _learn(self, seen: FetchStatistics, untold: int) -> None:
         """Learn how many bytes on the wire one byte of messages costs: compression, framing, cut batches."""
         # of each: a broker that leads something again has not sent all that it ever sent since the last look
         wire = {node: total for node, (total, _) in seen.received.items()}
         queued = seen.queued_bytes + RECORD_BYTES * seen.queued_count
-        came = self._taken + queued - self._queued_before
+        came = self._taken + untold + queued - self._queued_before
         self._queued_before = queued
-        self._taken = 0.0
+        self._taken = -untold
         before, self._wire_seen = self._wire_seen, wire
         followed, self._followed = self._followed, self.paced and self.fits
         if not self._followed:
