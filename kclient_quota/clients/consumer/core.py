@@ -256,10 +256,9 @@ class ConsumerCore:
             return set()
         return self._turns.look(seen, paused, resting, max(LEAST_MS, LUMPS * lump_bytes / rate * 1_000), now_ms)
 
-    @property
-    def lets_fetch_out(self) -> bool:
-        """Whether so much has been taken that librdkafka sends its next fetch."""
-        return self._pacer.is_low(sum(self._taken.values()))
+    def lets_fetch_out(self, now_ms: int) -> bool:
+        """Whether so much has been taken that librdkafka sends its next fetch, and may fetch all of it anew."""
+        return self._pacer.is_low(sum(self._taken.values()), now_ms)
 
     def share_with(self, neighbours: Neighbours) -> None:
         """Another user's limit applies, which these share; what it needed those of before forget; from any thread."""

@@ -15,6 +15,7 @@ from kclient_quota.clients.limits import Limit
 from kclient_quota.pacing.fetching.fetch_broker import BrokerPace
 from kclient_quota.pacing.fetching.fetch_sizes import (
     HEADER_BYTES,
+    LONGEST_LUMP_MS,
     ONE_BATCH,
     OPEN,
     ROUND_TRIP_MS,
@@ -218,7 +219,7 @@ class Sizing:
         longest_ms = CROWD_WINDOWS * limit.window_ms
         if limit.byte_rate is None and any(pace.throttled_until_ms - now_ms > longest_ms for pace in paces):
             return None
-        wanted = self._wanted(limit, paces)
+        wanted = self._wanted(limit, paces, now_ms)
         if self.sizes.like(wanted):
             return None
         self._stays_until_ms = now_ms + STAY_MS
@@ -232,21 +233,24 @@ class Sizing:
             distance.begin_anew()
         return self._framed / before
 
-    def _wanted(self, limit: Limit, paces: Collection[BrokerPace]) -> FetchSizes:
+    def _wanted(self, limit: Limit, paces: Collection[BrokerPace], now_ms: int) -> FetchSizes:
         byte_rate = limit.byte_rate
         if byte_rate is not None:
             share = min((pace.rate for pace in paces), default=byte_rate)
             self._held_back = self._held_back + 1 if self._is_busy(share) else 0
             batch_bytes = self.batch_bytes
             round_trip_ms = self._round_trip_ms
+            is_long = batch_bytes * 1000.0 >= LONGEST_LUMP_MS * byte_rate
+            ahead_bytes = 0.0 if is_long else sum(pace.ahead_bytes(now_ms) for pace in paces)
             if batch_bytes == inf:
                 # Whatever the distance asks for.
                 return sizes_for(byte_rate, min(round_trip_ms, ROUND_TRIP_MS))
             patient = self.sizes.fetch_bytes == ONE_BATCH and self._held_back < PATIENCE
             if patient and keeps_up(byte_rate, round_trip_ms, batch_bytes):
-                return sizes_for(byte_rate, round_trip_ms)
+                return sizes_for(byte_rate, round_trip_ms, ahead_bytes=ahead_bytes)
             round_trip_ms = max(round_trip_ms, LEAST_ROUND_TRIP_MS)
-            return sizes_for(byte_rate, round_trip_ms, batch_bytes, partitions=self._partitions)
+            partitions = self._partitions
+            return sizes_for(byte_rate, round_trip_ms, batch_bytes, partitions=partitions, ahead_bytes=ahead_bytes)
         learnt = min((pace.rate for pace in paces), default=inf)
         if learnt < inf:
             return self._while_learning(learnt)

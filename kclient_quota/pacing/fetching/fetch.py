@@ -70,14 +70,11 @@ class FetchPacer:
         first.received_bytes = 0
         self._paces: dict[int, BrokerPace] = {ONLY: first}
         self._ratio = 1.0
-        self._taken = 0.0
-        self._learnt_from = 0.0
-        self._wire = 0.0
+        self._taken = self._learnt_from = self._wire = 0.0
         self._wire_seen: dict[int, int] | None = None
         self._followed = False
         self._blind_at_ms: int | None = None
-        self._queued_before = 0.0
-        self._queued = 0.0
+        self._queued = self._queued_before = 0.0
         self._is_torn = False  # something of it was thrown away since librdkafka has told of it
         self._is_guessed = False  # how much is queued: librdkafka has not said so since a batch came
         self._message = float(RECORD_BYTES)
@@ -104,9 +101,9 @@ class FetchPacer:
         """Wire bytes that librdkafka's queue holds, about."""
         return max(0, int(self._queued))
 
-    def is_low(self, taken: int) -> bool:
-        """Whether the next fetch goes out when so much more has been taken of the queue."""
-        return self._queued - taken * self._ratio <= self._threshold
+    def is_low(self, taken: int, now_ms: int) -> bool:
+        """Whether the next fetch goes out when so much more has been taken of the queue, and may fill it anew."""
+        return self._queued - taken * self._ratio <= self._threshold and not self._uneven_ms(0.0, now_ms)
 
     @property
     def big_batches(self) -> bool:
@@ -163,7 +160,7 @@ class FetchPacer:
             return 0.0, owed_ms
         # A request's worth at once: evenly as a broker's one-second samples see it, and cheaply.
         most = min(max(level, 1.0), min(pace.rate for pace in self._paces.values()) * REQUEST_MS / 1000.0)
-        wait_ms = max(pace.uneven_ms(now_ms) for pace in self._paces.values())
+        wait_ms = self._uneven_ms(self._queued, now_ms)
         if all(pace.is_refused for pace in self._paces.values()):
             most, wait_ms = self._grant_refused(most, now_ms)
         elif self.big_batches:
@@ -213,7 +210,8 @@ class FetchPacer:
         if pace is not None and throttle_ms > 0:
             most_bytes = self._sizes.most_bytes(list(self.leaders.values()).count(node_id))
             is_trusted = self._limit is None or self._knows_window(now_ms)
-            pace.on_throttle(throttle_ms, now_ms, trusted=is_trusted, most_bytes=most_bytes)
+            untold = self._sizes.room_bytes(self._queued)
+            pace.on_throttle(throttle_ms, now_ms, trusted=is_trusted, most_bytes=most_bytes, untold=untold)
 
     def _knows_window(self, now_ms: int) -> bool:
         """Whether the whole of the broker's window was received at our pace, so that no burst of ours is in it."""
@@ -248,14 +246,18 @@ class FetchPacer:
         if self.neighbours is None or self._limit is None:
             return
         for node, pace in self._paces.items():
-            known = None if node == ONLY else node
-            part = self.neighbours.part(self, known, pace.need(now_ms), self._limit)
+            part = self.neighbours.part(self, None if node == ONLY else node, pace.need(now_ms), self._limit)
             pace.take(part, self._limit)
             if part.sharers > self._most_sharers:
                 # what those who have just come fetch at first may throttle us, which says nothing of strangers
                 self._most_sharers, self._blind_at_ms = part.sharers, now_ms
 
     # How it is reckoned -------------------------------------------------------------------------------------------
+
+    def _uneven_ms(self, queued: float, now_ms: int) -> int:
+        """How long to wait until what was saved has room in every broker's window, with so much in the queue."""
+        room = self._sizes.room_bytes(queued) / len(self._paces)
+        return max(pace.uneven_ms(now_ms, room) for pace in self._paces.values())
 
     def _owed_ms(self, now_ms: int) -> int:
         """How long to wait until nothing is owed for any broker."""
@@ -307,9 +309,8 @@ class FetchPacer:
 
         After a rebalance librdkafka fetches as much as its queue has room for, whether that is owed for or not.
         """
-        paces = self._paces.values()
-        holds_back = max(pace.batch for pace in paces) - self._message >= self._threshold
-        is_out = self._fetching and not all(pace.is_refused for pace in paces)
+        holds_back = max(pace.batch for pace in self._paces.values()) - self._message >= self._threshold
+        is_out = self._fetching and not all(pace.is_refused for pace in self._paces.values())
         may_have_come = self._is_guessed or self._is_torn or is_out
         if not (holds_back and may_have_come) or abs(now_ms - self._looked_at_ms) < REQUEST_MS:
             return 0.0
@@ -332,8 +333,7 @@ class FetchPacer:
             return min(most, spare), 0
         if self._fetching and not self._empty:
             return min(most, self._queued), 0
-        batch = max(pace.batch for pace in self._paces.values())
-        if self._fetching and batch - self._message >= self._threshold:
+        if self._fetching and max(pace.batch for pace in self._paces.values()) - self._message >= self._threshold:
             # The next message is the first of a batch that is still long enough to hold back the fetch after it.
             return 1.0, 0
         return 1.0, fits_ms

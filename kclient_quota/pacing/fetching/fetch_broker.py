@@ -16,6 +16,8 @@ CLOCK_JUMP_MS: Final = 1_000
 """Time that goes back further than this is another time."""
 EMPTY_BYTES: Final = 1_000
 """Throttled answers that bring no messages are shorter, even some of them together."""
+TOLD_MS: Final = 250
+"""Statistics come so often; what is heard between two of them has happened between them."""
 LATE_DATA: Final = 2
 """How often a throttled answer must have brought messages for the broker to be one that answers late."""
 
@@ -49,6 +51,8 @@ class BrokerPace:
         self._part = 1.0
         self._untold = 0.0  # paid since the window has been told of
         self._uneven_until_ms = now_ms  # some of it may have come of more than was to be saved
+        self._late_ms = self._works_ms = 0  # how long the application was away last, and is again and again
+        self._works_until_ms = now_ms  # as far as is known
 
     @property
     def is_refused(self) -> bool:
@@ -116,7 +120,10 @@ class BrokerPace:
         self._untold += paid
         has_saved = self._level > most
         # Whoever only waits for messages has used little of his pace before, and saves no more than that.
-        was_late = elapsed_ms > SAVED_MS and not most / 2 <= self._level <= most
+        waits = most / 2 <= self._level <= most and not self.ahead_bytes(now_ms)
+        was_late = elapsed_ms > SAVED_MS and not waits
+        if level > most and was_late and self._is_alone(now_ms):
+            self._note_work(elapsed_ms, now_ms)
         if level > most and (has_saved or was_late) and self._saves(now_ms):
             room = rate * self.window.least_window_ms / 1000.0  # of a larger limit before it may be more
             most = max(most, room if was_late else min(self._level, room))
@@ -124,15 +131,34 @@ class BrokerPace:
         self._level = min(level - paid, most)
         return self._level
 
-    def _saves(self, now_ms: int) -> bool:
-        """Whether nobody else could have had what was not used, as far as is known, and statistics tell of batches."""
-        return self._part == 1.0 and self.batch > 0.0 and not self.big_batches and self.share.is_alone(now_ms)
+    def _note_work(self, late_ms: int, now_ms: int) -> None:
+        """The application was away for so long. Twice in a row says that it will be again."""
+        if now_ms >= self._works_until_ms:
+            self._late_ms = self._works_ms = 0
+        self._works_ms = max(self._works_ms, min(self._late_ms, late_ms, self.window.least_window_ms // 2))
+        self._late_ms, self._works_until_ms = late_ms, now_ms + self.window.longest_ms
 
-    def uneven_ms(self, now_ms: int) -> int:
-        """How long what was saved must wait for its place in the window; 0 for whoever takes evenly."""
+    def ahead_bytes(self, now_ms: int) -> float:
+        """What is to be fetched while the application works: half a window's at most, so that two fit into it."""
+        return self.rate * self._works_ms / 1000.0 if now_ms < self._works_until_ms else 0.0
+
+    def _is_alone(self, now_ms: int) -> bool:
+        """Whether nobody else could have had what was not used, as far as is known."""
+        return self._part == 1.0 and self.share.is_alone(now_ms)
+
+    def _saves(self, now_ms: int) -> bool:
+        """The same, and statistics tell of batches."""
+        return self.batch > 0.0 and not self.big_batches and self._is_alone(now_ms)
+
+    def uneven_ms(self, now_ms: int, room: float = 0.0) -> int:
+        """How long what was saved must wait for its place in the window; 0 for whoever takes evenly.
+
+        What librdkafka's queue has `room` for is on its way.
+        """
         if now_ms >= self._uneven_until_ms or not self._saves(now_ms):
             return 0
-        return max(0, self.window.fits_at_ms(self.batch + self._untold, self.share.ceiling, now_ms) - now_ms)
+        coming = self.batch + max(self._untold, room)
+        return max(0, self.window.fits_at_ms(coming, self.share.ceiling, now_ms) - now_ms)
 
     def _forget_times(self, now_ms: int) -> None:
         """The clock has jumped back: what was remembered lies in the future now."""
@@ -165,12 +191,13 @@ class BrokerPace:
     def pay_prefetch(self, queue_bytes: float) -> None:
         """Pay once for what the queue is kept filled with: nobody takes it, but the broker has counted it.
 
-        It throttles us for the same bytes: that time, which is not made up for, is not waited for twice.
+        It throttles us for the same bytes: that time, which is not made up for, is not waited for twice. What comes
+        ahead is taken whenever the application is back.
         """
         if self.batch and self._prefetched is None:
             is_followed = self.share.limit is not None and not self.big_batches
             waits = self.rate * max(0, self._at_ms - self._seen_at_ms) / 1000.0 if is_followed else inf
-            self._prefetched = max(0.0, queue_bytes + self.batch - waits)
+            self._prefetched = max(0.0, queue_bytes + self.batch - waits - self.ahead_bytes(self._at_ms))
             self._level -= self._prefetched
 
     def forget_batches(self) -> None:
@@ -221,12 +248,17 @@ class BrokerPace:
         self.window.received(nbytes, came_at_ms)
         self.share.on_late_count(self.window.total(at_ms), at_ms)
 
-    def on_throttle(self, throttle_ms: int, now_ms: int, *, trusted: bool = True, most_bytes: float = 0.0) -> None:
+    def on_throttle(
+        self, throttle_ms: int, now_ms: int, *, trusted: bool = True, most_bytes: float = 0.0, untold: float = 0.0
+    ) -> None:
         """The broker mutes us for `throttle_ms`; yields when strangers must have caused it.
 
         That can be told where the window is `trusted`: it knows all that has been received. A fetch may bring
-        `most_bytes`.
+        `most_bytes`; as much as is `untold` may have come ahead since the last statistics.
         """
+        ahead = self.ahead_bytes(now_ms)
+        if ahead:  # this has waited for the application
+            now_ms = min(now_ms, self._seen_at_ms + TOLD_MS)
         self.throttled_until_ms = max(self.throttled_until_ms, now_ms + throttle_ms)
         self._refused = True
         self._hold_until_ms = now_ms + min(throttle_ms, self.window.least_window_ms)
@@ -237,7 +269,7 @@ class BrokerPace:
         expected = self.window.expected
         # The event may have waited to be served; the fetch that it is about went out when it was expected to.
         asked_at_ms = now_ms if expected is None else min(expected[0], now_ms)
-        own_bytes = self.window.total(now_ms) + (0.0 if expected else self.batch)
+        own_bytes = self.window.total(now_ms) + (0.0 if expected else self.batch) + min(untold, ahead)
         window_ms = self.window.size_ms(now_ms)
         if trusted:
             self.share.on_throttle(

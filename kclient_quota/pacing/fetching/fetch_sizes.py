@@ -125,6 +125,10 @@ class FetchSizes:
             return self.fetch_bytes
         return min(self.fetch_bytes * partitions, MOST_FETCH_BYTES) if partitions else MOST_FETCH_BYTES
 
+    def room_bytes(self, queued: float) -> float:
+        """What a queue that holds so much has room for; 0 where that is the user's choice, who has it never full."""
+        return 0.0 if self.by_hand else max(0.0, self.queue_bytes - queued)
+
     def hold_back(self, byte_rate: float) -> bool:
         """Whether what is left in the queue can hold fetches back to `byte_rate` bytes per second."""
         return self.queue_bytes <= LEARNING_QUEUE_BYTES or self.queue_bytes * 1000 / byte_rate <= MOST_TIME_MS
@@ -151,6 +155,7 @@ def sizes_for(
     batch_bytes: float = inf,
     *,
     partitions: int = 1,
+    ahead_bytes: float = 0.0,
 ) -> FetchSizes:
     """Sizes for a limit of so many bytes per second and broker; None where it must be learnt.
 
@@ -159,6 +164,7 @@ def sizes_for(
         round_trip_ms: to the brokers.
         batch_bytes: how large batches are, on average; infinite as long as that is not known: one shows it.
         partitions: how many are fetched from one broker.
+        ahead_bytes: what the queue is to have room for besides.
     """
     if byte_rate is None:
         return FetchSizes(LEARNING_FETCH_BYTES, LEARNING_QUEUE_BYTES)
@@ -171,7 +177,9 @@ def sizes_for(
             fetch_bytes = int(min(_one_or_many(byte_rate, batch_bytes, framing), MOST_FETCH_BYTES))
         else:
             fetch_bytes = several_bytes(byte_rate, round_trip_ms, batch_bytes, partitions=partitions)
-    queue_bytes = int(min(_needed_bytes(byte_rate, round_trip_ms), DEFAULT_QUEUE_BYTES))
+    if ahead_bytes:  # what the window spaces, as it stands for so long, does not come ahead
+        fetch_bytes = min(fetch_bytes, int(LONGEST_LUMP_MS * byte_rate / 1000 / SLACK))
+    queue_bytes = int(min(_needed_bytes(byte_rate, round_trip_ms) + ahead_bytes, DEFAULT_QUEUE_BYTES))
     return FetchSizes(fetch_bytes, max(1, queue_bytes // 1024) * 1024)
 
 

@@ -194,6 +194,18 @@ def test_batches_that_have_become_larger_than_fetches_are_fetched_one_by_one() -
     assert reader.sizing.sizes.fetch_bytes == ONE_BATCH
 
 
+def test_what_comes_while_the_application_works_has_room_in_the_queue_unless_batches_are_long() -> None:
+    for batch, ahead_bytes in ((16_000, 400_000), (150_000, 0)):
+        reader = Reader(sizes_for(QUOTA))
+        reader.paces[1].ahead_bytes = lambda _: 400_000.0
+        for _ in range(5 * SECOND):
+            reader.look(*[batch] * (1 + reader.now_ms % 500 // 250))
+            reader.other()
+        there = reader.sizing.sizes
+        assert there.queue_bytes == pytest.approx(ahead_bytes + sizes_for(QUOTA, 80).queue_bytes, abs=1_024)
+        assert there.fetch_bytes * 1_000 < 750 * QUOTA
+
+
 ACTIVE: dict[str, Any] = {"broker": 1, "fetch_state": "active", "ls_offset": -1}
 
 

@@ -29,7 +29,7 @@ def brokers(*shortest_us: int) -> dict[str, Any]:
 
 def told(rate: float, *, throttled_until_ms: int = 0) -> Any:
     """What sizing heeds of a broker's pace."""
-    return SimpleNamespace(rate=rate, throttled_until_ms=throttled_until_ms)
+    return SimpleNamespace(rate=rate, throttled_until_ms=throttled_until_ms, ahead_bytes=lambda _: 0.0)
 
 
 class Reader:

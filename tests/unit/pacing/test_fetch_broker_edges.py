@@ -86,6 +86,7 @@ def test_a_pace_begins_when_it_is_made() -> None:
         "_begun": False,
         "_hold_until_ms": 700,
         "_late_data": 0,
+        "_late_ms": 0,
         "_level": 0.0,
         "_part": 1.0,
         "_prefetched": None,
@@ -95,6 +96,8 @@ def test_a_pace_begins_when_it_is_made() -> None:
         "_uneven_until_ms": 700,
         "_untold": 0.0,
         "_waited_at_ms": 700,
+        "_works_ms": 0,
+        "_works_until_ms": 700,
     }
 
 

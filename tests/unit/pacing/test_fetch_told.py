@@ -26,9 +26,11 @@ class Heard(BrokerPace):
 
     calls: list[tuple[Any, ...]]
 
-    def on_throttle(self, throttle_ms: int, now_ms: int, *, trusted: bool = True, most_bytes: float = 0.0) -> None:
+    def on_throttle(
+        self, throttle_ms: int, now_ms: int, *, trusted: bool = True, most_bytes: float = 0.0, untold: float = 0.0
+    ) -> None:
         self.calls.append((throttle_ms, now_ms, trusted))
-        self.most_bytes = most_bytes
+        self.most_bytes, self.untold = most_bytes, untold
 
     def on_received(self, total: int, responses: int, at_ms: int) -> None:
         self.calls.append((total, responses, at_ms))

@@ -238,9 +238,10 @@ class Receiving(Pausing):
             messages = [] if message is None else [message]
         self._kq_hold(messages)
         self._kq_charge(messages)
-        if not self._kq_turns <= self._kq_resting and self._kq_core.lets_fetch_out:
+        now_ms = self._kq_clock.now_ms()
+        if not self._kq_turns <= self._kq_resting and self._kq_core.lets_fetch_out(now_ms):
             self._kq_begin_turns()
-        self._kq_core.heartbeat.on_poll(self._kq_clock.now_ms())
+        self._kq_core.heartbeat.on_poll(now_ms)
 
     def _kq_waits_in_batches(self) -> bool:
         """Whether `consume()` waits within librdkafka's: where nothing throttles, or an agent below looks at it.
