@@ -1,11 +1,12 @@
 """What is kept from librdkafka until it may send it: for how long, of what, and that none of it is overtaken."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from kclient_quota.clients.producer.assembly import Parts
-from kclient_quota.clients.producer.core import Sent
+from kclient_quota.clients.producer.core import ENOUGH_BYTES, SURE_MS, Sent
 from kclient_quota.clients.producer.outbox import Handed
 from kclient_quota.clients.producer.sender.kept import Kept
 from kclient_quota.clients.producer.sender.lines import ANSWER_MS, AT_ONCE, Gone, PartitionLines
@@ -111,6 +112,33 @@ def test_for_callers_who_are_to_hand_over_themselves_all_is_let_go():
     kept, later = world.sent(HERE), world.sent(HERE)
     world.kept.due([kept], T0)
     assert world.kept.due([later], T0, keeps=False) == [kept, later]
+
+
+def test_who_is_let_go_since_nobody_has_throttled_has_nothing_kept():
+    """Of several partitions something was nearly always: callers went on waiting for the sender, for good."""
+    clock = ManualClock(T0)
+    sender = Parts({"bootstrap.servers": "nobody", "quota.limit.source": "learned"}, clock).sender
+    handed: list[Handed] = []
+    librdkafka: Any = SimpleNamespace(
+        hand_to_librdkafka=lambda _topic, _partition, each: handed.append(each), begun_with_librdkafka=int
+    )
+
+    def pass_on(count: int) -> None:
+        for _ in range(count):
+            sender._came.append(Waiting("here", 0, EACH, clock.now_ms(), Handed(b"v", None, 0, None, 0, None)))
+        sender._pass_on(librdkafka)
+
+    pass_on(1)
+    handed[0].report[None] = None  # type: ignore[assignment] # stands for a message
+    pass_on(0)
+    clock.sleep_ms(SURE_MS)
+    pass_on(AT_ONCE)
+    pass_on(1)
+    assert len(handed) == 1 + AT_ONCE
+    sender.core._delivered_bytes = ENOUGH_BYTES
+    pass_on(0)
+    assert len(handed) == 2 + AT_ONCE
+    assert sender._opens()
 
 
 def test_what_is_kept_is_purged_and_no_longer_counts_as_on_its_way():

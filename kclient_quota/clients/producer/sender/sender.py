@@ -237,7 +237,7 @@ class Sender:
                 self._worth.on_full(now_ms)
             for message, why in core.lost(now_ms):
                 self._answers.lose(message, why)
-            sends = self._kept.due(core.sent(now_ms), now_ms, keeps=not (core.is_free or core.is_spare_due))
+            sends = self._kept.due(core.sent(now_ms), now_ms, keeps=core.is_limited(now_ms) and not core.is_spare_due)
         refused = self._hand_all(producer, sends)
         with self.lock:
             for sent, rest in reversed(refused):
