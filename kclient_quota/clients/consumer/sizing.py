@@ -29,6 +29,7 @@ from kclient_quota.pacing.fetching.fetch_sizes import (
     sizes_while_nothing_is_learnt,
 )
 from kclient_quota.pacing.fetching.fetch_statistics import FetchStatistics, end_of
+from kclient_quota.pacing.known_share import CALM_MS
 from kclient_quota.pacing.trend import TREND
 
 CROWD_WINDOWS: Final = 2
@@ -241,7 +242,9 @@ class Sizing:
             batch_bytes = self.batch_bytes
             round_trip_ms = self._round_trip_ms
             is_long = batch_bytes * 1000.0 >= LONGEST_LUMP_MS * byte_rate
-            ahead_bytes = 0.0 if is_long else sum(pace.ahead_bytes(now_ms) for pace in paces)
+            # One broker may fill the queue alone: it is to hold no more than a window, and can hold fetches back then.
+            most = share * CALM_MS / 1000
+            ahead_bytes = 0.0 if is_long else min(most, sum(pace.ahead_bytes(now_ms) for pace in paces))
             if batch_bytes == inf:
                 # Whatever the distance asks for.
                 return sizes_for(byte_rate, min(round_trip_ms, ROUND_TRIP_MS))

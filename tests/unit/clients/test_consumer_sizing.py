@@ -206,6 +206,21 @@ def test_what_comes_while_the_application_works_has_room_in_the_queue_unless_bat
         assert there.fetch_bytes * 1_000 < 750 * QUOTA
 
 
+@pytest.mark.parametrize(("brokers", "ahead_s"), [(1, 5), (2, 10), (6, 10)])
+def test_what_comes_ahead_of_many_brokers_leaves_the_queue_short_enough_to_hold_fetches_back(brokers, ahead_s):
+    """Of six it was thirty seconds of the limit of one: nothing was paced any more."""
+    reader = Reader(sizes_for(QUOTA))
+    reader.paces = {node: BrokerPace(QUOTA, FetchWindow(), 0) for node in range(brokers)}
+    for pace in reader.paces.values():
+        pace.ahead_bytes = lambda _: 5 * QUOTA  # type: ignore[method-assign]
+    for _ in range(5 * SECOND):
+        reader.look(*[16_000] * (1 + reader.now_ms % 500 // 250))
+        reader.other()
+    there = reader.sizing.sizes
+    assert there.hold_back(QUOTA)
+    assert there.queue_bytes == pytest.approx(ahead_s * QUOTA + sizes_for(QUOTA, 80).queue_bytes, rel=0.02)
+
+
 ACTIVE: dict[str, Any] = {"broker": 1, "fetch_state": "active", "ls_offset": -1}
 
 
