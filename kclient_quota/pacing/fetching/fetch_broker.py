@@ -165,7 +165,7 @@ class BrokerPace:
         self.window.forget()
         self.share.rebase(now_ms - self._asked_at_ms)
         self.throttled_until_ms = self._hold_until_ms = self._at_ms = self._seen_at_ms = now_ms
-        self._uneven_until_ms = now_ms
+        self._uneven_until_ms = self._works_until_ms = now_ms
 
     def need(self, now_ms: int) -> Need:
         """What it needs, for those who share the quota with it."""

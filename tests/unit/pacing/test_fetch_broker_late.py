@@ -128,6 +128,13 @@ def test_who_was_away_a_window_ago_has_nothing_fetched_ahead() -> None:
     assert pace.ahead_bytes(away(pace, 3_000, now_ms=now_ms + 12_000)) == 0.0
 
 
+def test_when_the_clock_has_jumped_back_nothing_is_fetched_ahead_for_good() -> None:
+    pace = alone()
+    now_ms = away(pace, 2_000, 2_000, now_ms=10_000_000)
+    pace.settle(0.0, now_ms - 9_000_000)
+    assert pace.ahead_bytes(now_ms - 9_000_000) == 0.0
+
+
 def test_of_a_limit_that_others_have_a_part_of_nothing_is_fetched_ahead() -> None:
     stranger, shares = alone(), alone()
     stranger.share.on_throttle(0, 10_000, 50, 0, refused=1.0)
