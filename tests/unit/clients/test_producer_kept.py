@@ -1,6 +1,5 @@
 """What is kept from librdkafka until it may send it: for how long, of what, and that none of it is overtaken."""
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -114,31 +113,50 @@ def test_for_callers_who_are_to_hand_over_themselves_all_is_let_go():
     assert world.kept.due([later], T0, keeps=False) == [kept, later]
 
 
+class Learner:
+    """A producer whose quota nobody tells, without its threads, and what librdkafka has of it."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock(T0)
+        self.sender = Parts({"bootstrap.servers": "nobody", "quota.limit.source": "learned"}, self.clock).sender
+        self.handed: list[Handed] = []
+        self.pass_on(1)
+        self.handed[0].report[None] = None  # type: ignore[assignment] # stands for a message
+        self.pass_on(0)
+        self.clock.sleep_ms(SURE_MS)
+        self.pass_on(AT_ONCE)
+        self.pass_on(1)
+        assert len(self.handed) == 1 + AT_ONCE
+
+    def pass_on(self, count: int) -> None:
+        now_ms = self.clock.now_ms()
+        self.sender._came += [
+            Waiting("here", 0, EACH, now_ms, Handed(b"v", None, 0, None, 0, None)) for _ in range(count)
+        ]
+        self.sender._pass_on(self)  # type: ignore[arg-type] # what it needs of a producer
+
+    def hand_to_librdkafka(self, _topic: str, _partition: int, handed: Handed) -> None:
+        self.handed.append(handed)
+
+    def begun_with_librdkafka(self) -> None:
+        """Nothing polls here."""
+
+
 def test_who_is_let_go_since_nobody_has_throttled_has_nothing_kept():
     """Of several partitions something was nearly always: callers went on waiting for the sender, for good."""
-    clock = ManualClock(T0)
-    sender = Parts({"bootstrap.servers": "nobody", "quota.limit.source": "learned"}, clock).sender
-    handed: list[Handed] = []
-    librdkafka: Any = SimpleNamespace(
-        hand_to_librdkafka=lambda _topic, _partition, each: handed.append(each), begun_with_librdkafka=int
-    )
+    learner = Learner()
+    learner.sender.core._delivered_bytes = ENOUGH_BYTES
+    learner.pass_on(0)
+    assert len(learner.handed) == 2 + AT_ONCE
+    assert learner.sender._opens()
 
-    def pass_on(count: int) -> None:
-        for _ in range(count):
-            sender._came.append(Waiting("here", 0, EACH, clock.now_ms(), Handed(b"v", None, 0, None, 0, None)))
-        sender._pass_on(librdkafka)
 
-    pass_on(1)
-    handed[0].report[None] = None  # type: ignore[assignment] # stands for a message
-    pass_on(0)
-    clock.sleep_ms(SURE_MS)
-    pass_on(AT_ONCE)
-    pass_on(1)
-    assert len(handed) == 1 + AT_ONCE
-    sender.core._delivered_bytes = ENOUGH_BYTES
-    pass_on(0)
-    assert len(handed) == 2 + AT_ONCE
-    assert sender._opens()
+def test_where_only_the_application_hears_of_answers_nothing_waits_for_them():
+    """It may poll no more for a while: what was behind unanswered messages left a second later."""
+    learner = Learner()
+    learner.sender.outbox.is_mixed = True
+    learner.pass_on(1)
+    assert len(learner.handed) == 3 + AT_ONCE
 
 
 def test_what_is_kept_is_purged_and_no_longer_counts_as_on_its_way():

@@ -35,7 +35,8 @@ class Kept:
     def due(self, sends: Iterable["Sent"], now_ms: int, *, keeps: bool = True) -> list["Sent"]:
         """What is to be handed over now, in order: of what was kept, and of these, which leave now.
 
-        Not `keeps`: all of it, so that callers, who wait for that, may hand over themselves.
+        Not `keeps`: all of it, so that callers, who wait for that, may hand over themselves; or since they have, and
+        there are answers only when they poll.
         """
         keeps = keeps and self._is_needed
         released = {place for place in self._kept if not (keeps and self._lines.is_full(place, now_ms))}

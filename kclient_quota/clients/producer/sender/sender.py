@@ -237,7 +237,8 @@ class Sender:
                 self._worth.on_full(now_ms)
             for message, why in core.lost(now_ms):
                 self._answers.lose(message, why)
-            sends = self._kept.due(core.sent(now_ms), now_ms, keeps=core.is_limited(now_ms) and not core.is_spare_due)
+            keeps = core.is_limited(now_ms) and not (core.is_spare_due or outbox.is_mixed)
+            sends = self._kept.due(core.sent(now_ms), now_ms, keeps=keeps)
         refused = self._hand_all(producer, sends)
         with self.lock:
             for sent, rest in reversed(refused):
@@ -385,9 +386,8 @@ class Sender:
             for (broker, message, _), is_waited_for in line.reported(now_ms):
                 self.outbox.in_flight -= 1
                 settled[broker] = settled.get(broker, 0) + message.raw_bytes * is_waited_for
-                handed: Handed = message.payload
-                for error, reported in handed.report.items():
-                    self._answers.report(handed, error, reported)
+                for error, reported in message.payload.report.items():
+                    self._answers.report(message.payload, error, reported)
                     if error is not None:
                         failed.add(broker)
                         if error.code() in NOT_THERE:
