@@ -254,10 +254,11 @@ class BrokerPace:
         """The broker mutes us for `throttle_ms`; yields when strangers must have caused it.
 
         That can be told where the window is `trusted`: it knows all that has been received. A fetch may bring
-        `most_bytes`; as much as is `untold` may have come ahead since the last statistics.
+        `most_bytes`; as much as is `untold` may have come ahead since the last statistics, all of it from this one.
         """
-        ahead = self.ahead_bytes(now_ms)
-        if ahead:  # this has waited for the application
+        if not self.ahead_bytes(now_ms):
+            untold = 0.0
+        else:  # this has waited for the application
             now_ms = min(now_ms, self._seen_at_ms + TOLD_MS)
         self.throttled_until_ms = max(self.throttled_until_ms, now_ms + throttle_ms)
         self._refused = True
@@ -269,7 +270,7 @@ class BrokerPace:
         expected = self.window.expected
         # The event may have waited to be served; the fetch that it is about went out when it was expected to.
         asked_at_ms = now_ms if expected is None else min(expected[0], now_ms)
-        own_bytes = self.window.total(now_ms) + (0.0 if expected else self.batch) + min(untold, ahead)
+        own_bytes = self.window.total(now_ms) + (0.0 if expected else self.batch) + untold
         window_ms = self.window.size_ms(now_ms)
         if trusted:
             self.share.on_throttle(

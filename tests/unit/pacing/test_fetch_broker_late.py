@@ -186,6 +186,15 @@ def test_what_may_have_come_ahead_since_statistics_told_is_our_own() -> None:
         assert pace.share.is_alone(now_ms) == is_alone
 
 
+def test_one_of_several_brokers_may_have_filled_all_that_the_queue_had_room_for() -> None:
+    """Where one has all messages its own throttle was taken for strangers', as it was to have a third of them."""
+    pace = alone()
+    now_ms = away(pace, 2_000, 2_000)
+    pace.on_received(3 * LIMIT, 60, now_ms)
+    pace.on_throttle(300, now_ms, untold=6.5 * LIMIT)
+    assert pace.share.is_alone(now_ms)
+
+
 def test_a_turn_to_read_begins_when_the_window_has_room_for_a_queue_that_is_fetched_anew() -> None:
     pacer = FetchPacer(LIMIT, FetchSizes(1, 200_000), 0)
     (pace,) = pacer.paces.values()
