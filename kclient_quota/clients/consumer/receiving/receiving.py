@@ -9,7 +9,6 @@ A signal may end any line here. Two rules keep messages safe: what was taken and
 signals after calls.
 """
 
-import logging
 from math import ceil
 from threading import get_ident
 from typing import Final
@@ -29,8 +28,6 @@ from kclient_quota.clients.interceptor import ConsumerInterceptors
 from kclient_quota.clients.wait_time import WaitTime
 from kclient_quota.clock import monotonic
 from kclient_quota.pacing.fetching.fetch_sizes import FetchSizes
-
-logger = logging.getLogger("kclient_quota")
 
 SLICE_S: Final = 0.1
 """Longest time that nothing of ours is heard in; as often confluent_kafka looks for signals, twice."""
