@@ -44,8 +44,10 @@ class Looks:
 one = Looks()
 watching.WATCHING.add(one)
 watching.WATCHING.remove(one)
+watched = set(made)
+made.clear()
 shared_pace.shared_limit(shared_pace.PaceKey("cluster", "id", None, None))
-print(("Condition", "watching") in made, ("RLock", "late_lock") in made)
+print({("Lock", "calls"), ("RLock", "late_lock")} <= watched, ("RLock", "late_lock") in made)
 """
 
 

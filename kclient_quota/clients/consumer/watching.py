@@ -7,15 +7,13 @@ has received is to be committed, and it is to hear before, not after, that it is
 import logging
 import os
 import threading
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
-from kclient_telemetry.locks import reentrant_lock
-
-from kclient_quota.clients.calls import has_started
+from kclient_quota.clients.calls import Bell, has_started
 from kclient_quota.clients.heartbeat import Heartbeat
 from kclient_quota.clock import Clock
+from kclient_quota.cluster.late_lock import LateLock
 
 logger = logging.getLogger("kclient_quota")
 
@@ -35,59 +33,50 @@ class Watching:
     """Looks when it is time to; its thread lives as long as there is anything to look after."""
 
     def __init__(self) -> None:
+        self._lock = LateLock()
         self.begin_anew()
 
     def begin_anew(self) -> None:
         """Look after nothing. A forked child calls this: the thread is its parent's, and so are the consumers."""
-        self._made: dict[str, tuple[AbstractContextManager[Any], threading.Condition]] = {}
+        self._lock.begin_anew()
         self._watched: dict[int, Looking] = {}
         self._thread: threading.Thread | None = None
-
-    def _lock(self) -> tuple[AbstractContextManager[Any], threading.Condition]:
-        """It, and what tells of changes. Made when first needed: gevent may have replaced threading by then.
-
-        `setdefault` is one step, so that all threads have the same. The application's threads hold the lock itself: a
-        Condition takes it in a line of Python's, and a Ctrl-C that comes there leaves it held.
-        """
-        made = self._made.get("lock")
-        if made is None:
-            lock = reentrant_lock()
-            made = self._made.setdefault("lock", (lock, threading.Condition(lock)))
-        return made
+        self._changed: Bell | None = None  # made with a thread: gevent may have replaced threading by then
 
     def add(self, one: Looking) -> None:
         """Look after this from now on; nothing where that is done already."""
-        lock, changed = self._lock()
-        with lock:
+        with self._lock:
             self._watched[id(one)] = one
-            if self._thread is None or not self._thread.is_alive():
-                self._thread = threading.Thread(target=self._run, name="kclient-quota-watch", daemon=True)
+            if self._changed is None or self._thread is None or not self._thread.is_alive():
+                self._changed = Bell()
+                self._thread = threading.Thread(
+                    target=self._run, args=(self._changed,), name="kclient-quota-watch", daemon=True
+                )
                 has_started(self._thread.start, "see whether a consumer polls in time")
-            changed.notify()
+            self._changed.ring()
 
     def remove(self, one: Looking) -> None:
         """Look after it no longer; may be called from a destructor."""
-        lock, changed = self._lock()
-        with lock:
+        with self._lock:
             self._watched.pop(id(one), None)
-            changed.notify()
+            if self._changed is not None:
+                self._changed.ring()
 
     def check(self) -> int:
         """Look after everything; returns after how many milliseconds to do so again."""
-        with self._lock()[0]:
+        with self._lock:
             everything = list(self._watched.values())
         # Without the lock: a log handler's thread may be the one that forgets a consumer.
         return max(LEAST_WAIT_MS, min(map(_looked, everything), default=LONGEST_WAIT_MS))
 
-    def _run(self) -> None:
+    def _run(self, changed: Bell) -> None:
         while True:
             wait_ms = self.check()
-            lock, changed = self._lock()
-            with lock:
+            with self._lock:
                 if not self._watched:
                     self._thread = None
                     return
-                changed.wait(wait_ms / 1000)
+            changed.wait(wait_ms / 1000)
 
 
 def _looked(one: Looking) -> int:

@@ -17,7 +17,7 @@ def watched(clock: ManualClock, client_id: str = "app", interval_ms: int = 300_0
 @pytest.fixture
 def watch(monkeypatch: pytest.MonkeyPatch) -> Watching:
     """One whose thread does nothing: the test looks by itself."""
-    monkeypatch.setattr(Watching, "_run", lambda _self: None)
+    monkeypatch.setattr(Watching, "_run", lambda *_: None)
     return Watching()
 
 
