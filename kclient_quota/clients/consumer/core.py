@@ -44,13 +44,11 @@ class Notice:
     """Something that the user is to be told.
 
     Attributes:
-        cause: what it is about; at most one line a minute and cause is said.
         text: in words.
         is_warning: whether the user should do something about it.
         extra: the same as fields of a log record.
     """
 
-    cause: str
     text: str
     is_warning: bool = True
     extra: Mapping[str, Any] = field(default_factory=dict)
@@ -341,7 +339,7 @@ class ConsumerCore:
             return
         self._said_at_ms[cause] = now_ms
         fields = {"client_id": self._client_id, "consumer_byte_rate": self.limit.byte_rate, **extra}
-        self.notices.append(Notice(cause, text, is_warning, fields))
+        self.notices.append(Notice(text, is_warning, fields))
 
     def _note_limit(self, now_ms: int, before: Limit | None = None) -> None:
         limited = self.limit.byte_rate is not None or self.limit.request_percentage is not None
