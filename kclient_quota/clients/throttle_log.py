@@ -39,24 +39,21 @@ class ThrottleLog:
         client_id: for the log.
         effect: what the client does about a throttle, in words.
         backoff: whether it does.
-
-    Attributes:
-        last_ms: when the latest throttle ends or ended; None before the first.
     """
 
     def __init__(self, client_id: str, effect: str, backoff: Backoff = Backoff.BLOCK) -> None:
-        self.last_ms: int | None = None
         self._client_id = client_id
         self._may_advise = backoff is not Backoff.OFF
         self._effect = "nothing is done about it, as quota.backoff is off" if backoff is Backoff.OFF else effect
         self._throttling = False
+        self._ends_at_ms = 0  # of the latest throttle
         self._said = False
         self._warned_at_ms: int | None = None
         self._asked_at_ms: int | None = None
 
     def on_throttle(self, broker_name: str, throttle_ms: int, limit: Limit, now_ms: int) -> None:
         """A broker throttles for `throttle_ms`."""
-        self.last_ms = now_ms + throttle_ms
+        self._ends_at_ms = now_ms + throttle_ms
         if self._throttling:
             return
         self._throttling = True
@@ -82,7 +79,7 @@ class ThrottleLog:
 
     def on_time(self, now_ms: int) -> None:
         """Time has passed; a stretch may have ended, which is told if its beginning was."""
-        if self._throttling and self.last_ms is not None and now_ms - self.last_ms >= QUIET_MS:
+        if self._throttling and now_ms - self._ends_at_ms >= QUIET_MS:
             self._throttling = False
             if self._said:
                 logger.info("Throttling of client %r has ended", self._client_id)

@@ -68,13 +68,6 @@ def test_the_limit_is_asked_for_now_and_then(log: ThrottleLog) -> None:
     assert [now_ms for now_ms in range(0, 61_000, 1_000) if log.asks(now_ms)] == [0, 30_000, 60_000]
 
 
-def test_when_the_latest_throttle_ends(log: ThrottleLog) -> None:
-    assert log.last_ms is None
-    log.on_throttle("b", 700, LIMITED, 1_000)
-    log.on_throttle("b", 10, LIMITED, 1_200)
-    assert log.last_ms == 1_210
-
-
 @pytest.mark.parametrize(
     ("limit", "said"),
     [
