@@ -206,13 +206,10 @@ def shared_limit(key: PaceKey) -> SharedLimit:
         return _limits.setdefault(key, SharedLimit())
 
 
-def shared_accounts(key: PaceKey, new: "Callable[[], SharePacer]") -> SharedAccounts:
-    """Those of all share consumers of this process with the same key, made by whoever asks first."""
+def shared_accounts(key: PaceKey, pacer: "SharePacer") -> SharedAccounts:
+    """Those of all share consumers of this process with the same key, with the pacer of whoever asks first."""
     with _lock:
-        found = _accounts.get(key)
-        if found is None:
-            found = _accounts.setdefault(key, SharedAccounts(new()))
-        return found
+        return _accounts.setdefault(key, SharedAccounts(pacer))
 
 
 def pace_key(conf: Mapping[str, Any], ours: QuotaConfig, byte_rate: float | None) -> PaceKey:

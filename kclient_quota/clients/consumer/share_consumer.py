@@ -331,11 +331,8 @@ class PacedShareConsumer(CShareConsumer, TelemetryMethods):
 
 def _pace_of(conf: Mapping[str, Any], ours: QuotaConfig, limit: Limit) -> SharedAccounts:
     """The accounts of all consumers in this process which a broker counts together, of this limit if they are new."""
-
-    def new() -> SharePacer:
-        return SharePacer(limit.byte_rate, samples=limit.samples, window_ms=limit.window_ms)
-
-    return shared_accounts(pace_key(conf, ours, ours.consumer_byte_rate), new)
+    pacer = SharePacer(limit.byte_rate, samples=limit.samples, window_ms=limit.window_ms)
+    return shared_accounts(pace_key(conf, ours, ours.consumer_byte_rate), pacer)
 
 
 def _sizes(conf: Mapping[str, Any], limit: Limit, *, learn: bool) -> dict[str, Any]:

@@ -92,10 +92,10 @@ def test_one_that_is_not_paced_does_not_let_the_others_go(made: Callable[..., Sh
 def test_a_forked_child_has_accounts_of_its_own() -> None:
     """Somebody else may have held the lock of the parent's when it was forked: nobody would ever let it go."""
     key = shared_pace.PaceKey("one", "id", None, "alice")
-    of_parent = shared_pace.shared_accounts(key, lambda: SharePacer(1.0))
-    assert shared_pace.shared_accounts(key, lambda: SharePacer(1.0)) is of_parent
+    of_parent = shared_pace.shared_accounts(key, SharePacer(1.0))
+    assert shared_pace.shared_accounts(key, SharePacer(1.0)) is of_parent
     shared_pace._after_fork()
-    assert shared_pace.shared_accounts(key, lambda: SharePacer(1.0)) is not of_parent
+    assert shared_pace.shared_accounts(key, SharePacer(1.0)) is not of_parent
 
 
 class OnlyConsumes:
