@@ -328,14 +328,12 @@ class LimitWatch:
         self._is_asked |= anew
         self._wake.ring()
 
-    def close(self, timeout_ms: int = 0) -> None:
-        """Stop; waits for the thread at most `timeout_ms`."""
+    def close(self) -> None:
+        """Stop; the thread ends soon, which is not waited for."""
         self._stops = True
         self._wake.ring()
         self._end.ring()
         self._finder.close()
-        if self._thread.is_alive() and self._thread.ident != threading.get_ident():  # there a destructor may run
-            self._thread.join(timeout_ms / 1000)
 
     def check(self, *, asked: bool) -> bool:
         """Tell what applies now, if it is time to, or `asked` to; whether anybody was asked."""
