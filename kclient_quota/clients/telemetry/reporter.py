@@ -167,11 +167,9 @@ class ClientTelemetry:
         """Push all that `reader` gives."""
         self._collector.add_source(reader.points)
 
-    def close(self, timeout_ms: int | None = None) -> None:
+    def close(self) -> None:
         """Make the terminating push, if anything was ever subscribed to, and end; may be called again."""
-        if self._runner.client_instance_id(0) is None:
-            timeout_ms = 0
-        self._runner.close(CLOSE_MS if timeout_ms is None else timeout_ms)
+        self._runner.close(0 if self._runner.client_instance_id(0) is None else CLOSE_MS)
         _running.discard(self)
 
     @property

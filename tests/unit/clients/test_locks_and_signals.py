@@ -59,7 +59,7 @@ def telemetry() -> list[Callable[[], object]]:
         told.rebalance_began()
         told.rebalance_ended()
 
-    return [lambda: told.on_commit(0), rebalance, lambda: told.client_instance_id(5), lambda: told.close(0)]
+    return [lambda: told.on_commit(0), rebalance, lambda: told.client_instance_id(5), told.close]
 
 
 def application_metrics() -> list[Callable[[], object]]:
