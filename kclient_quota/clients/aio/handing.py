@@ -39,14 +39,15 @@ class Handing(AIOTransactions):
     _loops: dict[asyncio.AbstractEventLoop, InLoop]
     _buffer: Buffer
     _in_hand: list[Pending]  # what the worker has that hands over, `_handing`
-    _polling: "concurrent.futures.Future[int] | None"  # the worker that polls
-    _retry_after_ms: int
+    _polling: "concurrent.futures.Future[int] | None" = None  # the worker that polls
+    _retry_after_ms = 0
     _waits: InLoop | None = None  # whose pump has seen to what was handed over last
-    _purged: bool
-    _is_closed: bool
+    _purged = False
+    _is_closed = False
     if TYPE_CHECKING:  # nothing that `typing.get_type_hints()` of a subclass could not resolve
         _handing: concurrent.futures.Future[dict[Place, BufferError]] | None
         _full: Mapping[Place, BufferError]
+    _handing = None
 
     # Handing over -------------------------------------------------------------------------------------------------
 

@@ -95,11 +95,7 @@ class AIOProducer(Handing, AIOTelemetryMethods):
         self._buffer = Buffer(self._batch_size, self._producer.lanes)
         self._in_hand: list[Pending] = []
         self._ends: list[int | None] = []
-        self._handing: concurrent.futures.Future[dict[Place, BufferError]] | None = None  # the worker that has those
-        self._polling: concurrent.futures.Future[int] | None = None
-        self._retry_after_ms = 0
         self._full: Mapping[Place, BufferError] = {}  # those that the pump had no room for
-        self._refused = self._purged = self._is_closed = False
         self._closer: asyncio.Task[None] | None = None  # the one of those that close whose turn it is
         self._ending: concurrent.futures.Future[None] | None = None  # the worker that closes
 

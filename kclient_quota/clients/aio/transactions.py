@@ -32,7 +32,7 @@ class AIOTransactions(confluent_kafka.aio.AIOProducer):
 
     _producer: InnerProducer
     _transaction: Transaction
-    _refused: bool
+    _refused = False
     _raises: bool
     _max_block_ms: int
     _clock: Clock
