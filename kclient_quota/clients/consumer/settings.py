@@ -11,7 +11,7 @@ from kclient_quota.clients.heartbeat import DEFAULT_MAX_POLL_INTERVAL_MS
 from kclient_quota.clients.limits import Limit
 from kclient_quota.clients.wait_time import WaitTime
 from kclient_quota.clock import Clock
-from kclient_quota.config import LimitSource, as_read, is_true, whole_number
+from kclient_quota.config import LimitSource, as_read, whole_number
 from kclient_quota.metrics import CONSUMER, MetricName
 
 STORE_KEY: Final = "enable.auto.offset.store"
@@ -19,16 +19,6 @@ STORE_EVERY_MS: Final = 1_000
 LEAST_STORE_MS: Final = 100
 NO_LIMIT: Final = Limit(None, None, LimitSource.CONFIG)
 """What applies to a client that is not to be paced: by its own word, nothing."""
-
-
-def stores_offsets(conf: Mapping[str, Any]) -> bool:
-    """Whether the user leaves storing offsets to the client, which is the default."""
-    return is_true(conf.get(STORE_KEY, True))
-
-
-def commits_by_itself(conf: Mapping[str, Any]) -> bool:
-    """Whether librdkafka commits what is stored from time to time, which is the default."""
-    return is_true(conf.get("enable.auto.commit", True))
 
 
 def store_every_ms(conf: Mapping[str, Any]) -> int:

@@ -19,6 +19,7 @@ from kclient_quota.clients.consumer.receiving.held import Partition, key_of
 from kclient_quota.clients.consumer.receiving.receiving import Receiving
 from kclient_quota.clients.consumer.receiving.recovering import in_turn
 from kclient_quota.clients.consumer.watching import WATCHING
+from kclient_quota.config import is_true
 from kclient_quota.pacing.fetching.fetch_sizes import FetchSizes
 
 NO_OFFSET: Final = 0
@@ -34,8 +35,8 @@ class Storing(Receiving):
 
     def _kq_prepare_storing(self, conf: Mapping[str, Any]) -> None:
         """Before confluent_kafka's constructor; `conf` is the user's, without our keys."""
-        self._kq_stores = settings.stores_offsets(conf)
-        self._kq_commits_by_itself = self._kq_stores and settings.commits_by_itself(conf)
+        self._kq_stores = is_true(conf.get(settings.STORE_KEY, True))
+        self._kq_commits_by_itself = self._kq_stores and is_true(conf.get("enable.auto.commit", True))
         self._kq_store_every_ms = settings.store_every_ms(conf)
         self._kq_stored: dict[Partition, int] = {}
         self._kq_stored_at_ms = self._kq_clock.now_ms()

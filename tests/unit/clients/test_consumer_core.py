@@ -581,14 +581,6 @@ def test_what_the_users_callback_raises_goes_to_whoever_polls_and_the_next_event
 
 
 @pytest.mark.parametrize(
-    ("given", "stores"), [(None, True), (True, True), ("true", True), (False, False), ("false", False)]
-)
-def test_offsets_are_stored_by_us_where_librdkafka_would_have(given: Any, stores: bool) -> None:
-    conf = {} if given is None else {"enable.auto.offset.store": given}
-    assert settings.stores_offsets(conf) is stores
-
-
-@pytest.mark.parametrize(
     ("given", "expected"),
     [({}, 300_000), ({"max.poll.interval.ms": "6000"}, 6_000), ({"max.poll.interval.ms": "x"}, 300_000)],
 )

@@ -1,6 +1,6 @@
 import pytest
 
-from kclient_quota.config import Backoff, LimitSource, QuotaConfig, TransactionTimeout, split
+from kclient_quota.config import Backoff, LimitSource, QuotaConfig, TransactionTimeout, is_true, split
 from kclient_quota.errors import ConfigError
 
 
@@ -69,3 +69,8 @@ def test_bad_values_name_the_key_and_the_remedy(conf: dict[str, object], message
 )
 def test_keys_of_librdkafka_are_never_taken_for_slips(key: str) -> None:
     assert split({key: 1})[0] == {key: 1}
+
+
+@pytest.mark.parametrize(("given", "true"), [(True, True), ("true", True), ("T", True), (False, False), ("0", False)])
+def test_what_librdkafka_takes_for_true(given: object, true: bool) -> None:
+    assert is_true(given) is true
