@@ -11,9 +11,10 @@
 | `records-lag-max` | `topics[].partitions[].consumer_lag` |
 | `commit-latency-avg/-max`, `rebalance-latency-avg/-max/-total` | timed at `commit()` and at rebalance callbacks |
 
-What librdkafka does not tell is left out: see `UNKNOWN`. Windows are Java's: two samples of 30 s. An average or maximum
-over nothing is left out as well, where Java sends NaN. A broker's figures include those of the coordinator's connection
-to it, which Java tells apart, and of the connection it was found by; quotas hold per broker, not per connection.
+Left out is a consumer's `fetch-latency-avg/-max`: librdkafka's round trips are of all requests together. Windows are
+Java's: two samples of 30 s. An average or maximum over nothing is left out as well, where Java sends NaN. A broker's
+figures include those of the coordinator's connection to it, which Java tells apart, and of the connection it was found
+by; quotas hold per broker, not per connection.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,12 +24,6 @@ from typing import Any, Final
 from kclient_quota.clients.librdkafka.statistics import BrokerDelta, StatisticsReader
 from kclient_quota.metrics import CONSUMER, PRODUCER, MetricName, Times
 from kclient_quota.quota.rate import STAT_SAMPLES, STAT_WINDOW_MS, SampledRate
-
-UNKNOWN: Final[Mapping[str, str]] = {
-    "consumer.fetch.manager.fetch.latency.avg": "librdkafka's round trips are of all requests together",
-    "consumer.fetch.manager.fetch.latency.max": "librdkafka's round trips are of all requests together",
-}
-"""Required metrics that are not pushed, and why."""
 
 _US_PER_MS: Final = 1_000
 
