@@ -227,15 +227,11 @@ def undisturbed(lock: AbstractContextManager[Any], work: Callable[..., Any], *ar
     apart = None
     if may_be_a_handlers():
         with suppress(RuntimeError):  # no thread can be started
-            apart = CallApart(_under, lock, work, args)
+            apart = CallApart(needed, _held, lock, work, args)
     if apart is None:
-        return _under(lock, work, args)
+        return needed(_held, lock, work, args)
     apart.wait(threading.TIMEOUT_MAX)
     return apart.result()
-
-
-def _under(lock: AbstractContextManager[Any], work: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-    return needed(_held, lock, work, args)
 
 
 def _held(lock: AbstractContextManager[Any], work: Callable[..., Any], args: tuple[Any, ...]) -> Any:
