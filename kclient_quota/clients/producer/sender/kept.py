@@ -38,8 +38,8 @@ class Kept:
         Not `keeps`: all of it, so that callers, who wait for that, may hand over themselves; or since they have, and
         there are answers only when they poll.
         """
-        keeps = keeps and self._is_needed
-        released = {place for place in self._kept if not (keeps and self._lines.is_full(place, now_ms))}
+        full = self._lines.full(now_ms) if keeps and self._is_needed else set()
+        released = {place for place in self._kept if place not in full}
         found = [sent for place in released for sent in self._kept.pop(place)]
         for sent in sends:
             topic, partition = place = sent.messages[0].topic, sent.partition
@@ -48,7 +48,7 @@ class Kept:
                     found += self._kept.pop(other)
                     released.add(other)
             # None of a partition that has gone this time: if librdkafka refuses that, it waits for the quota again.
-            if keeps and place not in released and self._lines.is_full(place, now_ms):
+            if place in full and place not in released:
                 self._kept.setdefault(place, []).append(sent)
             else:
                 found.append(sent)

@@ -3,7 +3,7 @@
 But for a purge: that reports what is on its way later than what has not been sent, or not at all.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -32,8 +32,8 @@ of a hundred partitions 400 ms away one has to wait for eight seconds on average
 
 AT_ONCE: Final = 5
 """So many messages of a partition an idempotent producer of librdkafka has on their way before it sends no more of it:
-it takes them for requests (`rd_kafka_toppar_producer_serve`)."""
-ANSWER_MS: Final = 1_000
+it takes them for requests (`rd_kafka_toppar_producer_serve`), of which it has as many under way to a broker."""
+SILENCE_MS: Final = 1_000
 """Who has not answered for so long may never."""
 
 
@@ -104,7 +104,7 @@ class PartitionLine:
         """Whether an idempotent producer of librdkafka waits for an answer before it sends any more."""
         if len(self.gone) < AT_ONCE or self.is_stray:
             return False
-        return abs(now_ms - self.gone[0].at_ms) < ANSWER_MS
+        return abs(now_ms - self.gone[0].at_ms) < SILENCE_MS
 
     def look(self) -> bool:
         """Whether they are found to stay behind now: what was handed over much later is delivered."""
@@ -148,10 +148,18 @@ class PartitionLines:
         self._busy[place] = found
         return found
 
-    def is_full(self, place: Partition, now_ms: int) -> bool:
-        """Whether more of a partition is to wait for an answer; not where librdkafka is to choose it."""
-        line = None if place[1] == ANY_PARTITION else self._lines.get(place)
-        return line is not None and line.is_full(now_ms)
+    def full(self, now_ms: int) -> set[Partition]:
+        """The partitions of which more is to wait for an answer; not where librdkafka is to choose one.
+
+        Nor where a broker has requests for others to wait for: what comes while it does leaves with what is there.
+        """
+        busy = [(place, line) for place, line in self._busy.items() if line.gone]
+        count = Counter(line.gone[0].broker for _, line in busy)
+        return {
+            place
+            for place, line in busy
+            if place[1] != ANY_PARTITION and count[line.gone[0].broker] <= AT_ONCE and line.is_full(now_ms)
+        }
 
     def __iter__(self) -> Iterator[tuple[Partition, PartitionLine]]:
         """Those that anything is under way in: of thousands of partitions mostly few, and each step looks at them."""
