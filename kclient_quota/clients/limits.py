@@ -306,11 +306,18 @@ class LimitWatch:
     Args:
         finder: what to ask.
         on_limit: called in the watch's own thread with every limit that is known; must not block.
+        on_time: called there each time, likewise; where it does not `asks`, that is all.
     """
 
-    def __init__(self, finder: LimitFinder, on_limit: Callable[[Limit], None]) -> None:
+    def __init__(
+        self,
+        finder: LimitFinder,
+        on_limit: Callable[[Limit], None],
+        on_time: Callable[[], Any] = int,
+        asks: bool = True,
+    ) -> None:
         self._finder = finder
-        self._on_limit = on_limit
+        self._on_limit, self._on_time, self._asks = on_limit, on_time, asks
         # No events: who is interrupted within `set()`, by a signal's handler that throttles or closes, keeps its lock.
         self._wake, self._end = Bell(), Bell()
         self._is_asked = self._stops = False
@@ -362,8 +369,9 @@ class LimitWatch:
             self._sleep()
             if self._stops:
                 return
+            self._on_time()
             asked, self._is_asked = self._is_asked, False  # who asks from now on is to have another answer
-            if self.check(asked=asked):
+            if self._asks and self.check(asked=asked):
                 # A broker that throttles again and again must not be asked again and again.
                 rest_ms = CHANGED_MS if self._finder.is_away else MIN_REFRESH_MS
                 self._end.wait(0 if self._finder.has_callback else rest_ms / 1000)

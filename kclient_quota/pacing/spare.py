@@ -67,7 +67,7 @@ class Spare:
         self._wire = self._wire / 2 + wire_bytes
         self._cost = self._wire / self._raw
 
-    def step(self, now_ms: int, left: float, queued_bytes: int, *, may: bool) -> float:
+    def step(self, now_ms: int, left: float, queued_bytes: int, *, may: bool, wants: bool = True) -> float:
         """How many bytes of messages callers may now hand over themselves; 0: none, they pass the queue.
 
         Args:
@@ -75,6 +75,7 @@ class Spare:
             left: what is left of the last answer.
             queued_bytes: so much has passed the queue since.
             may: whether nothing that was handed over now could overtake a message.
+            wants: whether anybody has a use for it.
         """
         if not self._rate:
             self.given = 0.0
@@ -90,6 +91,6 @@ class Spare:
         self._budget = max(least, min(most, self._budget + earned - spent * self._cost))
         # Not for every byte that there is: callers would be let past the queue message by message.
         has_room = self._budget >= (0.0 if self.given else most / 2)
-        self.is_due = has_room and not may
-        self.given = self._budget / self._cost if may and has_room else 0.0
+        self.is_due = has_room and wants and not may
+        self.given = self._budget / self._cost if may and has_room and wants else 0.0
         return self.given

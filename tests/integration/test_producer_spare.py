@@ -192,7 +192,7 @@ def test_what_several_threads_take_from_what_is_to_spare_adds_up(monkeypatch: py
         outbox.is_spare, outbox.spare = True, 10_000.0
 
         def reckon(*_args: object) -> int:
-            outbox.spend(1_000)  # as another thread does just then
+            outbox.spare -= 1_000  # as another thread does just then
             return 10
 
         monkeypatch.setattr(module, "raw_bytes", reckon)
@@ -207,8 +207,8 @@ def test_what_is_taken_while_the_sender_reckons_is_not_forgotten(monkeypatch: py
         outbox, sender = producer._kq_outbox, producer._kq_sender
         outbox.is_running = True
 
-        def reckon(_now_ms: int, _left: float, *, may: bool) -> float:
-            outbox.spend(1_000)  # as another thread does just then
+        def reckon(_now_ms: int, _left: float, *, may: bool, wants: bool) -> float:
+            outbox.spare -= 1_000  # as another thread does just then
             return 5_000.0
 
         monkeypatch.setattr(sender.core, "spare_bytes", reckon)

@@ -186,9 +186,9 @@ class Parts:
             if (hearing := listener()) is not None:
                 hearing.on_limit(limit)
 
-        watch = LimitWatch(self._finder, on_limit)
+        watch = LimitWatch(self._finder, on_limit, partial(_look, weakref.ref(self.outbox)), asks=not self.is_off)
         self.hearing.ask_soon = watch.ask_soon
-        if self._finder.may_change and not self.is_off:
+        if self._finder.may_change or self.is_off:
             watch.start()
         return watch
 
@@ -196,6 +196,12 @@ class Parts:
         """A message that is to wait for the quota."""
         nbytes = raw_bytes(handed.value, handed.key, handed.headers)
         return Waiting(topic, partition, nbytes, now_ms, handed, now_ms + self.message_ms)
+
+
+def _look(outbox: "weakref.ref[Outbox]") -> None:
+    """A sender looks once a minute where nothing limits, and so nobody sends."""
+    if (found := outbox()) is not None and found.is_open:
+        found.wake()
 
 
 def _later(outbox: Outbox, callback: Callable[[Any], Any]) -> Callable[[Any], Any]:

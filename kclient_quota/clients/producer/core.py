@@ -249,7 +249,7 @@ class ProducerCore:
             return 0.0
         return 0.0 if self._has_to_go(broker) else queue.free_bytes(lane, MOST_FREE_BYTES)
 
-    def spare_bytes(self, now_ms: int, left: float, *, may: bool) -> float:
+    def spare_bytes(self, now_ms: int, left: float, *, may: bool, wants: bool = True) -> float:
         """So many bytes callers may hand over themselves, of a large quota; see `Spare`."""
         is_calm = self.throttled_at_ms is None or now_ms - self.throttled_at_ms >= CALM_MS
         limit = self.limit.byte_rate if self.limit.known and is_calm and not self.is_careful else None
@@ -261,7 +261,12 @@ class ProducerCore:
         granted = sum(broker.queue.pace.granted for broker in self.brokers)
         queued, self._granted = granted - self._granted, granted
         self._passed_by |= left < self._spare.given
-        return self._spare.step(now_ms, left, queued, may=may and self.is_empty)
+        return self._spare.step(now_ms, left, queued, may=may and self.is_empty, wants=wants)
+
+    @property
+    def spare_given(self) -> float:
+        """The last answer."""
+        return self._spare.given
 
     def wait_no_longer(self) -> None:
         """Nobody has time to wait until the cluster has told the quota."""

@@ -144,6 +144,7 @@ class Outbox:
         is_open: whether nothing limits the producer: its callers go straight to librdkafka.
         is_watched: whether interceptors or an agent look at each message, or at each report, or somebody waits for the
             first message's topic: none goes straight.
+        is_lull: whether messages come seldom: those that go straight are reported by way of us.
         is_spare: whether most of a large quota is not used: callers hand messages to librdkafka themselves, as long as
             `spare` is above 0.
         spare: bytes that they may; several of them may each take from it what was left for the others.
@@ -165,17 +166,17 @@ class Outbox:
         is_broken: whether librdkafka has met a fatal error: it says so of every message that it is given.
         is_forked: whether this is a child process, in which there is no sender, and not librdkafka's threads either.
         start: starts a sender; one that is superfluous ends at once.
-        on_news: called by the sender when there are reports or room, for an event loop.
         calling: threads that are in a callback of the application's; True for those inside librdkafka, too.
     """
 
     is_open: bool = _barred("limit", "bars", when=False)
     is_spare: bool = _barred("use", "spare_bars", when=False)
     is_watched: bool = _barred("watcher", "bars", "spare_bars", when=True)
+    is_lull: bool = _barred("lull", "bars", when=True)
 
     def __init__(self) -> None:
         self.lock = held_with()
-        self.bars, self.spare_bars = {"limit", "watcher"}, {"use", "watcher"}
+        self.bars, self.spare_bars = {"limit", "watcher", "lull"}, {"use", "watcher"}
         self.spare = 0.0
         self.polls_straight = False
         self.inbox = Inbox()
@@ -187,13 +188,12 @@ class Outbox:
         self.accepted = self.finished = self.in_flight = 0
         self.no_topics: dict[str, int] = {}
         self.given_up: set[Handed] = set()
-        self.is_mixed = False
         self.free_bytes: dict[str, int] = {}
-        self.is_running = self.stops = self.is_broken = self.is_ending = self.has_no_thread = self.is_forked = False
-        self.sender = 0
-        self.closing = 0
+        self.is_mixed = self.is_running = self.stops = self.is_broken = self.is_ending = self.has_no_thread = (
+            self.is_forked
+        ) = False
+        self.sender = self.closing = 0
         self.start: Callable[[], object] = int
-        self.on_news: Callable[[], None] | None = None
         self.calling: dict[int, bool] = {}
         _all.add(self)
 
@@ -238,14 +238,14 @@ class Outbox:
         return True
 
     @property
+    def is_polled_straight(self) -> bool:
+        """Whether a `poll(0)` has nothing to do but to have librdkafka call back."""
+        return not (self.is_lull and self.is_mixed) if self.is_open else self.is_spare and not self.in_flight
+
+    @property
     def has_spare(self) -> bool:
         """Whether callers may hand messages over themselves."""
         return self.is_spare and self.spare > 0
-
-    def spend(self, raw_bytes: int) -> None:
-        """A caller has handed a message over himself."""
-        self.spare -= raw_bytes
-        self.is_mixed = True
 
     def begin(self, start: Callable[[], object]) -> None:
         """Have senders started so: one at once where there is to be one, to hear what librdkafka tells meanwhile."""
@@ -358,8 +358,6 @@ class Outbox:
     def tell(self) -> None:
         """There are reports, or room."""
         self.news.ring()
-        if self.on_news is not None:
-            self.on_news()
 
     def after_fork(self) -> None:
         """This process is a child now: nobody sends here, and what the parent has to report is the parent's."""

@@ -139,6 +139,7 @@ class PacedProducer(TakingProducer, TelemetryMethods):
                 PRODUCE_IN_C(self, topic, value, key, partition, callback, None, timestamp, headers)
             return
         if not outbox.spare_bars and outbox.spare > 0:
+            outbox.is_mixed = True
             try:
                 if headers is None and timestamp is NOW:
                     PRODUCE_IN_C(self, topic, value, key, partition, callback)
@@ -153,7 +154,6 @@ class PacedProducer(TakingProducer, TelemetryMethods):
                     else raw_bytes(value, key, headers)
                 )
                 outbox.spare -= size  # no call here, in which another thread might take from it, too
-                outbox.is_mixed = True
                 return
         if self._kq_errors_only:
             callback = only_errors(self._kq_default_callback if callback is None else callback)
@@ -181,11 +181,13 @@ class PacedProducer(TakingProducer, TelemetryMethods):
             QuotaThrottledError: none was.
         """
         callback = on_delivery if callback is None else callback
-        is_plain = not (self._kq_outbox.bars - {"watcher"} or self._kq_chain or self._kq_errors_only)
+        is_plain = not (self._kq_outbox.bars - {"watcher", "lull"} or self._kq_chain or self._kq_errors_only)
         if is_plain or not self._kq_is_batch(messages):
             taken = super().produce_batch(topic, messages, partition, callback)  # or it says what is wrong
-            if taken and self._kq_beginning.is_wanted:
-                self._kq_begin(topic)
+            if taken:
+                self._kq_sender.straight.end_lull()
+                if self._kq_beginning.is_wanted:
+                    self._kq_begin(topic)
             return taken
         return self._kq_produce_each(partial(Producer.produce, self, topic), messages, partition, callback)
 
@@ -205,7 +207,7 @@ class PacedProducer(TakingProducer, TelemetryMethods):
             timeout = seconds(timeout)
             if self._kq_is_for_librdkafka(timeout):
                 return super().poll(timeout)  # which says what is wrong
-            is_direct = not timeout and (outbox.is_open or (outbox.is_spare and not outbox.in_flight))
+            is_direct = not timeout and outbox.is_polled_straight
         if is_direct and not (outbox.calling or outbox.reports or outbox.silent or outbox.raised):
             try:
                 return POLL_IN_C(self, timeout) if outbox.polls_straight else super().poll(timeout)

@@ -59,7 +59,7 @@ def test_an_interrupt_leaves_no_message_a_way_that_is_closed(monkeypatch: pytest
     monkeypatch.setattr(producer_module, "PRODUCE_IN_C", lambda *args: straight.append(args))
     producer = Producer(CONF)
     outbox = producer._kq_outbox
-    outbox.stops = True
+    outbox.stops, outbox.is_lull = True, False
     at = 0
     while True:
         at += 1

@@ -360,7 +360,7 @@ def test_who_comes_while_a_sender_ends_is_not_left_alone() -> None:
         return True
 
     sender._opens = opens  # type: ignore[method-assign]
-    producer: Any = SimpleNamespace()
+    producer: Any = SimpleNamespace(with_librdkafka=lambda: 0)
     sender.run(lambda: producer)  # type: ignore[arg-type] # stands for a weak reference
     assert len(starts) == 1
 
@@ -374,7 +374,7 @@ def test_callers_do_the_work_until_a_sender_runs_not_only_until_one_is_started()
     outbox.wake()
     assert outbox.needs_help
     sender._opens = lambda: True  # type: ignore[method-assign]
-    producer: Any = SimpleNamespace()
+    producer: Any = SimpleNamespace(with_librdkafka=lambda: 0)
     sender.run(lambda: producer)  # type: ignore[arg-type] # stands for a weak reference
     assert not outbox.needs_help
 

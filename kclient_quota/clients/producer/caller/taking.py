@@ -88,6 +88,9 @@ class TakingProducer(TransactingProducer):
         if self._kq_transaction.ending:
             self._kq_insist_on_taking()
         if self._kq_outbox.is_open and not self._kq_outbox.closing:
+            if self._kq_outbox.is_lull:
+                callback = self._kq_default_callback if callback is None else callback
+                callback = self._kq_sender.straight.reported(callback, is_seen=self._kq_asks_produce)
             self._kq_pass_on(topic, value, key, partition, callback, timestamp, headers)
         elif self._kq_outbox.has_spare:
             self._kq_hand_over(topic, value, key, partition, callback, timestamp, headers)
@@ -236,15 +239,18 @@ class TakingProducer(TransactingProducer):
         self, topic: str, value: Any, key: Any, partition: int, callback: Callback | None, timestamp: int, headers: Any
     ) -> None:
         """As plain confluent_kafka does, while some of the quota is to spare; what it has no room for waits."""
+        outbox = self._kq_outbox
+        outbox.is_mixed = True
         try:
             self._kq_pass_on(topic, value, key, partition, callback, timestamp, headers)
         except BufferError:
-            if self._kq_outbox.is_open:
+            if outbox.is_open:
                 raise  # no quota applies any more, and so nothing waits for room
-            self._kq_outbox.is_spare = False
+            outbox.is_spare = False
             self._kq_produce(topic, value, key, partition, callback, timestamp, headers)
         else:
-            self._kq_outbox.spend(raw_bytes(value, key, headers))
+            size = raw_bytes(value, key, headers)
+            outbox.spare -= size  # no call here, in which another thread might take from it, too
 
     def _kq_is_parsed(self, topic: Any, value: Any, key: Any) -> bool:
         """Whether C takes these: asked with a partition that there cannot be, which it looks at when it has them."""

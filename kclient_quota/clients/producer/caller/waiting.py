@@ -1,6 +1,5 @@
 """How a producer's calls let time pass: callbacks are served, the heartbeat goes on, a transaction is minded."""
 
-import logging
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -32,8 +31,6 @@ if TYPE_CHECKING:
     from kclient_quota.clients.producer.sender.hearing import Hearing
     from kclient_quota.clients.producer.sender.sender import Sender
 
-logger = logging.getLogger("kclient_quota")
-
 SLICE_MS: Final = 100
 """Longest wait at once: how soon Ctrl-C, a raised quota and the heartbeat are noticed."""
 PURGE_MS: Final = 2_000
@@ -60,7 +57,7 @@ NOW: Final = 0
 def _unmade() -> Outbox:
     """What all have that are not made yet; by a call, since locks must not be older than what replaces them."""
     outbox = Outbox()
-    outbox.is_open = True
+    outbox.is_open, outbox.is_lull = True, False
     return outbox
 
 
@@ -182,6 +179,8 @@ class WaitingProducer(CProducer):
                 counts = outbox.is_open or outbox.is_mixed or not len(outbox)
                 events = self._kq_poll_direct(slice_ms / 1000, now_ms - began_ms, all_of_them=all_of_them)
                 served += events if counts else 0
+                if outbox.is_mixed:
+                    self._kq_sender.straight.note_left(super().__len__())
                 served += serve()
                 outbox.wake_for_what_is_left()
             elif not served and slice_ms:
@@ -329,6 +328,8 @@ class WaitingProducer(CProducer):
                 left = self._kq_count()
                 if not left:
                     outbox.silent.clear()  # nobody needs to poll for those any more
+                    outbox.is_lull = True
+                    self._kq_sender.straight.note_left(super().__len__())
                 if not left or not slice_ms:
                     return left
         finally:

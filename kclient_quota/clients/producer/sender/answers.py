@@ -68,8 +68,6 @@ class Answers:
         """Its caller goes on, and sees what was decided."""
         if handed.answered is not None:
             handed.answered.release()
-            if self._outbox.on_news is not None:
-                self._outbox.on_news()
 
     def say_no(self, handed: Handed) -> None:
         """It is not taken, and its caller hears so."""

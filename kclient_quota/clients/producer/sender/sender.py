@@ -23,6 +23,7 @@ from kclient_quota.clients.producer.sender.finding import RouteFinder
 from kclient_quota.clients.producer.sender.kept import Kept
 from kclient_quota.clients.producer.sender.lines import NOT_THERE, Gone, PartitionLines, hand_over
 from kclient_quota.clients.producer.sender.queue_metrics import QueueMetrics
+from kclient_quota.clients.producer.sender.straight import Straight
 from kclient_quota.clients.throttle_log import WARN_EVERY_MS, WorthLog
 from kclient_quota.clock import Clock
 from kclient_quota.pacing.sending.turns import Waiting
@@ -91,6 +92,7 @@ class Sender:
         self._lines = PartitionLines()
         self._kept = Kept(self._lines, is_needed=keeps)
         self._answers = Answers(outbox, transaction, clock, metrics, worth)
+        self.straight = Straight(outbox, core)
         self._routes = RouteFinder(core, clock, lock)
 
     def run(self, me: "weakref.ref[WaitingProducer]") -> None:
@@ -104,9 +106,8 @@ class Sender:
             return
         if not self._one.acquire(blocking=False):
             return  # another is running
-        outbox.sender = threading.get_ident()
+        outbox.sender, is_free = threading.get_ident(), False
         outbox.is_running, outbox.has_no_thread = True, False
-        is_free = False
         try:
             if self._is_first and not outbox.notices:
                 outbox.inbox.wait(IDLE_MS / 1000)  # without the producer, which whoever made it may not keep
@@ -118,8 +119,8 @@ class Sender:
                     return
                 wait_ms: float = IDLE_MS
                 try:
-                    is_free = self._opens() and not outbox.in_flight
-                    if is_free:
+                    if is_free := self._opens() and not outbox.in_flight:
+                        self.straight.serve_what_nobody_polls_for(producer)
                         return
                     wait_ms = self._step(producer)
                     is_idle = self._poll(producer, wait_ms)
@@ -173,7 +174,7 @@ class Sender:
             return False
         with self._alone() as is_alone:
             outbox.is_open = is_alone and outbox.inbox.empty() and not outbox.notices
-            outbox.is_mixed |= outbox.is_open
+            self.straight.begin_lull()
             if outbox.notices:  # just now, by somebody who did not see it open
                 outbox.is_open = False
             return outbox.is_open
@@ -263,11 +264,7 @@ class Sender:
             is_at_work = is_alone and outbox.is_running and not outbox.closing
             if is_at_work and len(self.metrics.lanes) == 1 and not self._transaction.possible:
                 may = outbox.inbox.empty() and not (self._came or self._kept or outbox.notices)
-                left = outbox.spare
-                given = core.spare_bytes(now_ms, left, may=may)
-                outbox.spare += given - left  # callers may have taken from it meanwhile
-                outbox.is_spare = outbox.spare > 0
-                outbox.is_mixed |= outbox.is_spare
+                self.straight.give(now_ms, may=may)
 
     def state(self, only_id: int, now_ms: int) -> "dict[int, BrokerQuotaState]":
         """What is known about each broker; see the core's."""

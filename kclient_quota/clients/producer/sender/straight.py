@@ -1,0 +1,90 @@
+"""What callers hand to librdkafka themselves: how much they may, and what it keeps for who polls no more.
+
+It calls their callbacks itself, in whatever thread serves it, so the sender leaves it to their own calls as long as it
+may have any. While nobody polls it keeps all its events, and `len()` counts them as messages: statistics come once in a
+second or five, and are of 12 kB with 12 partitions, of 200 kB with 300. So those who come seldom give it none of
+theirs: nothing limits, and they are reported by way of us, or they pass the queue, which costs them nothing.
+"""
+
+import threading
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from confluent_kafka import KafkaError, Message
+
+from kclient_quota.clients.producer.core import ProducerCore
+from kclient_quota.clients.producer.outbox import Callback, Outbox
+
+if TYPE_CHECKING:
+    from kclient_quota.clients.producer.caller.waiting import WaitingProducer
+
+SELDOM: Final = 100
+"""Messages a minute: to have more of them reported by way of us would cost a tenth of what they may be."""
+MANY: Final = 4
+"""Whoever polls at all leaves no more events; he is left alone."""
+SPAN_MS: Final = 1_000
+"""In which more than `SELDOM` messages are a rush under a quota."""
+RUSH_MS: Final = 2_000
+"""For so long it goes on after that, or after what was given has been used."""
+
+
+class Straight:
+    """Of one producer."""
+
+    def __init__(self, outbox: Outbox, core: ProducerCore) -> None:
+        self._outbox = outbox
+        self._core = core
+        self._accepted = 0
+        self._since_ms = self._until_ms = self._calls = 0
+
+    def give(self, now_ms: int, *, may: bool) -> None:
+        """Say how much of a large quota callers may use themselves now; `may`: nothing could be overtaken by it."""
+        outbox, left = self._outbox, self._outbox.spare
+        given = self._core.spare_bytes(now_ms, left, may=may, wants=self._is_rush(now_ms))
+        outbox.spare += given - left  # callers may have taken from it meanwhile
+        outbox.is_spare = outbox.spare > 0
+
+    def _is_rush(self, now_ms: int) -> bool:
+        """Whether so many messages come that passing the queue costs something."""
+        is_used = self._outbox.is_mixed and self._outbox.spare < self._core.spare_given
+        if is_used or self._outbox.accepted - self._accepted > SELDOM:
+            self._until_ms = now_ms + RUSH_MS
+        if abs(now_ms - self._since_ms) >= SPAN_MS:
+            self._since_ms, self._accepted = now_ms, self._outbox.accepted
+        return 0 < self._until_ms - now_ms <= RUSH_MS
+
+    def begin_lull(self) -> None:
+        """Whoever comes from now on is taken to come seldom."""
+        self._outbox.is_lull, self._calls = True, 0
+
+    def end_lull(self) -> None:
+        """Librdkafka is given the application's own callbacks."""
+        self._outbox.is_mixed, self._outbox.is_lull = True, False
+
+    def note_left(self, count: int) -> None:
+        """Librdkafka has so many messages and events: without any it has none of the application's callbacks."""
+        if not count and (self._outbox.is_lull or not self._outbox.is_open):
+            self._outbox.is_mixed = False
+
+    def reported(self, callback: Callback | None, *, is_seen: bool) -> Callback | None:
+        """What librdkafka is to call: as long as messages come seldom, it may be served in another thread as well.
+
+        `is_seen`: an agent looks at it, and is to see the application's own.
+        """
+        self._calls += 1
+        if self._calls > SELDOM or is_seen:
+            self.end_lull()
+            return callback
+        return partial(self._report, callback)
+
+    def _report(self, callback: Callback | None, error: KafkaError | None, message: Message) -> None:
+        outbox = self._outbox
+        if threading.get_ident() == outbox.sender:
+            outbox.silent.append(None) if callback is None else outbox.reports.append((callback, error, message))
+        elif callback is not None:
+            callback(error, message)
+
+    def serve_what_nobody_polls_for(self, producer: "WaitingProducer") -> None:
+        """Hear of events here, where nothing limits and nobody sends."""
+        if not self._outbox.is_mixed and producer.with_librdkafka() > MANY:
+            producer.serve_librdkafka(0)
