@@ -105,7 +105,7 @@ class Parts:
         undisturbed(pace.lock, pace.follow, self._limit, clock.now_ms())
         routes = Routes(Partitioner(str(conf.get("partitioner", DEFAULT))))
         core = ProducerCore(self._new_queue, routes, self._limit, ours.max_delay_ms)
-        core.shared_pace = pace
+        core.is_off, core.shared_pace = self.is_off, pace
         pace.join(core)
         self.sender = Sender(
             self.outbox,
@@ -118,7 +118,7 @@ class Parts:
             keeps=is_idempotent and settings.lingers_shortly(self.inner),
         )
         self.sender.set_free(clock.now_ms())
-        self.outbox.is_open = self.is_off or not core.is_limited(clock.now_ms())
+        self.outbox.is_open = not core.is_limited(clock.now_ms())
         self.telemetry = new_telemetry(PRODUCER, conf, self.hearing.metrics)
         # last: nothing above closes them if it fails
         self.chain = ProducerInterceptors(load(ours.interceptors, given, ("on_send", "on_acknowledgement")))

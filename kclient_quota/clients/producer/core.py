@@ -77,6 +77,7 @@ class ProducerCore:
         brokers: what each is sent, and which messages are its.
         shared_pace: whose turn it is, of all that share the quota in this process; None for one alone.
         is_free: whether it is known that nothing limits bytes, and no throttle says otherwise.
+        is_off: `quota.backoff=off`: whatever is heard, nothing waits.
         is_careful: a transaction is near its end: one message at a time.
         throttled_at_ms: when the latest throttle ends or ended; None before the first.
     """
@@ -91,7 +92,7 @@ class ProducerCore:
         self._delivered_bytes = 0
         self._lost: list[tuple[Waiting, Lost]] = []
         self.shared_pace: SharedPace | None = None
-        self.is_careful = False
+        self.is_off = self.is_careful = False
         self.throttled_at_ms: int | None = None
         self._spare = Spare()
         self._limited_at_ms: int | None = None
@@ -334,6 +335,8 @@ class ProducerCore:
 
     def is_limited(self, now_ms: int) -> bool:
         """Whether messages must pass here: not while it is known that nothing limits their bytes, or seems so."""
+        if self.is_off:
+            return False
         if self.limit.byte_rate is not None:
             return True
         throttled_ms = self.throttled_at_ms

@@ -183,11 +183,10 @@ class PacedProducer(TakingProducer, TelemetryMethods):
         callback = on_delivery if callback is None else callback
         is_plain = not (self._kq_outbox.bars - {"watcher", "lull"} or self._kq_chain or self._kq_errors_only)
         if is_plain or not self._kq_is_batch(messages):
+            self._kq_outbox.is_mixed, self._kq_outbox.is_lull = True, False  # before librdkafka has any
             taken = super().produce_batch(topic, messages, partition, callback)  # or it says what is wrong
-            if taken:
-                self._kq_sender.straight.end_lull()
-                if self._kq_beginning.is_wanted:
-                    self._kq_begin(topic)
+            if taken and self._kq_beginning.is_wanted:
+                self._kq_begin(topic)
             return taken
         return self._kq_produce_each(partial(Producer.produce, self, topic), messages, partition, callback)
 

@@ -134,3 +134,14 @@ def test_a_clock_that_jumps_back_ends_a_rush() -> None:
     outbox.accepted += SELDOM + 1
     assert given(straight, outbox, T0 + 60_000)
     assert not given(straight, outbox, T0)
+
+
+def test_while_callers_may_hand_over_their_own_callbacks_librdkafka_is_theirs_to_serve() -> None:
+    outbox = Outbox()
+    straight = Straight(outbox, core_of(LARGE))
+    outbox.is_mixed = outbox.is_spare = True
+    straight.note_left(0)
+    assert outbox.is_mixed, "another thread may be between its look and librdkafka"
+    outbox.is_spare = False
+    straight.note_left(0)
+    assert not outbox.is_mixed

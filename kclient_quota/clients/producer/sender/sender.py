@@ -187,7 +187,7 @@ class Sender:
         """Serve librdkafka's events; whether there is nothing to wait for but a caller."""
         outbox = self.outbox
         if outbox.is_mixed:
-            outbox.is_mixed = outbox.is_spare or producer.with_librdkafka() > outbox.in_flight
+            self.straight.note_left(producer.with_librdkafka() - outbox.in_flight)
             if outbox.is_mixed:
                 return True
         if not outbox.in_flight:

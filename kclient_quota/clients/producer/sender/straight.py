@@ -62,9 +62,13 @@ class Straight:
         self._outbox.is_mixed, self._outbox.is_lull = True, False
 
     def note_left(self, count: int) -> None:
-        """Librdkafka has so many messages and events: without any it has none of the application's callbacks."""
-        if not count and (self._outbox.is_lull or not self._outbox.is_open):
-            self._outbox.is_mixed = False
+        """Librdkafka has so many messages and events: without any it has none of the application's callbacks.
+
+        Not while callers may give it some: one may be between his look and librdkafka.
+        """
+        outbox = self._outbox
+        if count <= 0 and (outbox.is_lull if outbox.is_open else not outbox.is_spare):
+            outbox.is_mixed = False
 
     def reported(self, callback: Callback | None, *, is_seen: bool) -> Callback | None:
         """What librdkafka is to call: as long as messages come seldom, it may be served in another thread as well.
