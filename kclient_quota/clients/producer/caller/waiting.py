@@ -169,7 +169,7 @@ class WaitingProducer(CProducer):
         while True:
             served = serve()
             now_ms = self._kq_clock.now_ms()
-            left_ms = deadline_ms - now_ms
+            left_ms = 0 if served else deadline_ms - now_ms
             if outbox.is_inside() or self._kq_closed or outbox.is_forked:  # by a callback, just now
                 return served
             slice_ms = self._kq_send_here(self._kq_beginning.slice_ms(max(0, min(left_ms, SLICE_MS))))
@@ -342,6 +342,7 @@ class WaitingProducer(CProducer):
         # something else to do meanwhile, or a signal's handler may.
         is_plain = outbox.is_open and not (outbox.in_flight or stays_out or self._kq_beginning.is_under_way)
         timeout_s = self._kq_left_s(deadline_ms) if is_plain and self._kq_heartbeat is None else slice_ms / 1000
+        outbox.serve_all()  # first: they are of earlier messages
         self._kq_flush_direct(timeout_s, clock.now_ms() - began_ms, stays_out=stays_out)
         outbox.serve_all()
         outbox.wake_for_what_is_left()
