@@ -154,6 +154,7 @@ class PacedProducer(TakingProducer, TelemetryMethods):
                     else raw_bytes(value, key, headers)
                 )
                 outbox.spare -= size  # no call here, in which another thread might take from it, too
+                outbox.is_mixed = True  # again: another thread's poll may have found nothing left just before
                 return
         if self._kq_errors_only:
             callback = only_errors(self._kq_default_callback if callback is None else callback)

@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
+from kclient_quota import Producer
 from kclient_quota.clients.limits import Limit
+from kclient_quota.clients.producer import producer as producer_module
 from kclient_quota.clients.producer.outbox import Outbox
 from kclient_quota.clients.producer.sender.straight import MANY, RUSH_MS, SELDOM, SPAN_MS, Straight
 from kclient_quota.config import LimitSource
@@ -136,12 +138,19 @@ def test_a_clock_that_jumps_back_ends_a_rush() -> None:
     assert not given(straight, outbox, T0)
 
 
-def test_while_callers_may_hand_over_their_own_callbacks_librdkafka_is_theirs_to_serve() -> None:
-    outbox = Outbox()
-    straight = Straight(outbox, core_of(LARGE))
-    outbox.is_mixed = outbox.is_spare = True
-    straight.note_left(0)
-    assert outbox.is_mixed, "another thread may be between its look and librdkafka"
-    outbox.is_spare = False
-    straight.note_left(0)
-    assert not outbox.is_mixed
+def test_what_callers_say_before_they_hand_over_and_afterwards_is_not_forgotten_in_between(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    conf = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0, "producer_byte_rate": 80_000_000, "max.block.ms": 0}
+    with Producer(conf) as producer:
+        outbox, said = producer._kq_outbox, []
+
+        def hand_over(*_args: object) -> None:
+            said.append(outbox.is_mixed)
+            producer._kq_sender.straight.note_left(0)  # as another thread does just then
+            said.append(outbox.is_mixed)
+
+        monkeypatch.setattr(producer_module, "PRODUCE_IN_C", hand_over)
+        outbox.is_spare, outbox.spare, outbox.is_watched = True, 10_000.0, False
+        producer.produce("orders", b"x")
+        assert [*said, outbox.is_mixed] == [True, False, True]

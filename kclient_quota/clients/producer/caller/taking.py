@@ -251,6 +251,7 @@ class TakingProducer(TransactingProducer):
         else:
             size = raw_bytes(value, key, headers)
             outbox.spare -= size  # no call here, in which another thread might take from it, too
+            outbox.is_mixed = True  # again, as in `produce()`
 
     def _kq_is_parsed(self, topic: Any, value: Any, key: Any) -> bool:
         """Whether C takes these: asked with a partition that there cannot be, which it looks at when it has them."""

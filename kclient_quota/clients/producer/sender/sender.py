@@ -187,7 +187,8 @@ class Sender:
         """Serve librdkafka's events; whether there is nothing to wait for but a caller."""
         outbox = self.outbox
         if outbox.is_mixed:
-            self.straight.note_left(producer.with_librdkafka() - outbox.in_flight)
+            if not outbox.is_spare:
+                self.straight.note_left(producer.with_librdkafka() - outbox.in_flight)
             if outbox.is_mixed:
                 return True
         if not outbox.in_flight:

@@ -64,11 +64,10 @@ class Straight:
     def note_left(self, count: int) -> None:
         """Librdkafka has so many messages and events: without any it has none of the application's callbacks.
 
-        Not while callers may give it some: one may be between his look and librdkafka.
+        Not while callers may give it some without a word. Of what is to spare they say so before and afterwards.
         """
-        outbox = self._outbox
-        if count <= 0 and (outbox.is_lull if outbox.is_open else not outbox.is_spare):
-            outbox.is_mixed = False
+        if count <= 0 and (self._outbox.is_lull or not self._outbox.is_open):
+            self._outbox.is_mixed = False
 
     def reported(self, callback: Callback | None, *, is_seen: bool) -> Callback | None:
         """What librdkafka is to call: as long as messages come seldom, it may be served in another thread as well.
