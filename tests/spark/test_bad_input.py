@@ -20,6 +20,7 @@ from kclient_quota.spark.files import FORMATS, read_files
 from kclient_quota.spark.kafka.asking import Brokers
 from kclient_quota.spark.kafka.sink import write_batches
 from kclient_quota.spark.pipeline import Plan, reason, run
+from kclient_quota.spark.streaming import output
 from kclient_quota.spark.streaming.checkpoint import MARK, claim
 from tests.spark.pushes import BYTES, push, steady, write
 from tests.spark.receiving import Client, ToFiles, receive
@@ -236,6 +237,29 @@ def test_a_file_that_goes_while_it_is_read_is_named_with_what_to_do(spark, tmp_p
         assert "1 rows" in run(spark, Plan(**plan))
     finally:
         spark.conf.unset("spark.sql.files.ignoreMissingFiles")
+
+
+def test_a_task_that_ends_after_its_batch_has_failed_leaves_no_output_either(tmp_path, monkeypatch):
+    out, ends = tmp_path / "out", []
+
+    def ends_later(_seconds):
+        if not ends:
+            (out / "_temporary" / "0").mkdir(parents=True)
+        ends.append(None)
+
+    out.mkdir()
+    monkeypatch.setattr(output, "sleep", ends_later)
+    output._remove_if_empty(out)
+    assert not out.exists(), "or the next try would be refused"
+    assert len(ends) == 2
+
+
+def test_rows_that_a_failed_batch_has_written_stay(tmp_path, monkeypatch):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "part-0").touch()
+    monkeypatch.setattr(output, "sleep", lambda _seconds: None)
+    output._remove_if_empty(tmp_path / "out")
+    assert (tmp_path / "out" / "part-0").exists()
 
 
 def damage_offsets(checkpoint):

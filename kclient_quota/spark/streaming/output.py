@@ -1,5 +1,6 @@
 """Where rows go: files of any format that the session knows, or a table; by directories, in as many files as asked."""
 
+import shutil
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -7,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 # what every Spark program calls it
 
+from kclient_quota.clock import sleep
 from kclient_quota.errors import ConfigError
 from kclient_quota.spark.jvm_errors import Py4JError
 from kclient_quota.spark.plan import PARQUET
@@ -22,6 +24,9 @@ _TIMES: Final = ("window_start", "start", "time")
 _DAY_MS: Final = 86_400_000
 _HOUR_MS: Final = 3_600_000
 _FILE_BYTES: Final = 128 * 1024 * 1024
+_AGAIN_S: Final = 0.1
+_TRIES: Final = 20
+"""So often it is looked whether a task has begun a file after its batch had failed."""
 
 
 def laid_out(plan: "Plan", rows: "DataFrame") -> "DataFrame":
@@ -64,9 +69,17 @@ def write_batch(plan: "Plan", rows: "DataFrame") -> None:
 
 
 def _remove_if_empty(folder: Path) -> None:
-    """Spark leaves an empty directory where it has failed, and would refuse it as one that exists at the next try."""
-    with suppress(OSError):  # there is none, or it is not empty
-        folder.rmdir()
+    """Spark leaves an empty directory where it has failed, and would refuse it as one that exists at the next try.
+
+    Tasks that it has told to end may begin a file there yet, in the directory that is Spark's own.
+    """
+    for _ in range(_TRIES):
+        with suppress(OSError):  # there is none, or it is not empty
+            shutil.rmtree(folder / "_temporary", ignore_errors=True)
+            folder.rmdir()
+        sleep(_AGAIN_S)
+        if not folder.exists():
+            return
 
 
 def start_stream(plan: "Plan", writer: "DataStreamWriter") -> "StreamingQuery":
