@@ -179,7 +179,7 @@ class Parts:
         return settings.with_callbacks(given, self.hearing, self._limit, later, self.telemetry)
 
     def watch(self) -> LimitWatch:
-        """What tells the producer of a new limit, and does not keep it alive; it runs, where the limit can change."""
+        """What tells the producer of a new limit, and has its sender look; it does not keep it alive."""
         listener = weakref.ref(self.hearing)
 
         def on_limit(limit: Limit) -> None:

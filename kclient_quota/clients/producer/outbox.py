@@ -237,6 +237,10 @@ class Outbox:
         self.wake()
         return True
 
+    def end_lull(self) -> None:
+        """Librdkafka is given the application's own callbacks."""
+        self.is_mixed, self.is_lull = True, False
+
     @property
     def is_polled_straight(self) -> bool:
         """Whether a `poll(0)` has nothing to do but to have librdkafka call back."""

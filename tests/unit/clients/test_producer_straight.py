@@ -84,7 +84,7 @@ def test_who_comes_often_and_whom_an_agent_looks_at_gives_librdkafka_his_own(is_
 def test_librdkafka_may_be_served_again_once_it_has_nothing_left() -> None:
     outbox = opened()
     straight = Straight(outbox, core_of(LARGE))
-    straight.end_lull()
+    outbox.end_lull()
     assert outbox.is_polled_straight
     straight.note_left(0)
     assert outbox.is_mixed, "there may be one more by now"

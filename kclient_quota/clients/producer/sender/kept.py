@@ -38,6 +38,9 @@ class Kept:
         Not `keeps`: all of it, so that callers, who wait for that, may hand over themselves; or since they have, and
         there are answers only when they poll.
         """
+        sends = list(sends)
+        if not (sends or self._kept):
+            return sends
         full = self._lines.full(now_ms) if keeps and self._is_needed else set()
         released = {place for place in self._kept if place not in full}
         found = [sent for place in released for sent in self._kept.pop(place)]

@@ -57,10 +57,6 @@ class Straight:
         """Whoever comes from now on is taken to come seldom."""
         self._outbox.is_lull, self._calls = True, 0
 
-    def end_lull(self) -> None:
-        """Librdkafka is given the application's own callbacks."""
-        self._outbox.is_mixed, self._outbox.is_lull = True, False
-
     def note_left(self, count: int) -> None:
         """Librdkafka has so many messages and events: without any it has none of the application's callbacks.
 
@@ -76,7 +72,7 @@ class Straight:
         """
         self._calls += 1
         if self._calls > SELDOM or is_seen:
-            self.end_lull()
+            self._outbox.end_lull()
             return callback
         return partial(self._report, callback)
 
