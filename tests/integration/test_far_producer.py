@@ -2,15 +2,21 @@
 
 import json
 import time
+from itertools import pairwise
+from statistics import median
 
 from kclient_quota import Producer
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.testing.proxies import Proxies
 
 WAY_MS = 40
-SECONDS = 3.0
-MOST_LOOKS = 5_000
-"""Of librdkafka's thread in that time, at what there is to do: it needs a hundred, and took hundreds of thousands."""
+SECONDS = 4.0
+MOST_LOOKS = 1_000
+"""Of librdkafka's thread in half a second, at what there is to do: it needs some twenty, and took 50,000 and more.
+
+Of most half seconds: what is handed over together takes longer than `linger.ms` where something else has the processor,
+and what then lingers behind the first of it is looked at until that is answered. Such an answer takes 80 ms.
+"""
 
 
 def test_what_waits_behind_answers_costs_no_processor():
@@ -33,4 +39,4 @@ def test_what_waits_behind_answers_costs_no_processor():
                 producer.poll(0.002)
             assert producer.flush(30) == 0
     assert delivered == [None] * number
-    assert max(looks) < MOST_LOOKS
+    assert median(after - before for before, after in pairwise(looks)) < MOST_LOOKS
