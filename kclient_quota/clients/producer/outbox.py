@@ -135,6 +135,7 @@ class Outbox:
         inbox: messages, and what else the sender is to do, in order.
         notices: what librdkafka and the cluster have said, for the core.
         reports: delivery reports and events for the application's callbacks, which run in its own calls only.
+        late: reports of what callers have handed over that wait for the sender's of before; it has taken `held` more.
         raised: what a callback has raised, the last of them, within a call that was not to end for it.
         silent: an entry for each message that no callback wants to hear of: `poll()` returns for it all the same.
         accepted: messages put into `inbox` so far.
@@ -150,7 +151,7 @@ class Outbox:
         spare: bytes that they may; several of them may each take from it what was left for the others.
         bars: why none goes straight; empty where it is open, and not watched. To look at more would be a good part of
             a call, and of what is changed in one step no interrupt, nor another thread, sees half.
-        spare_bars: why none is handed over of what is to spare; empty where there is some, and it is not watched.
+        spare_bars: the same of what is to spare: none, or a watcher, or reports to come of what the sender had before.
         polls_straight: whether nobody stands before librdkafka's own `poll()`.
         is_mixed: librdkafka may have messages that it was given by callers: it calls their callbacks itself, so it is
             served in the application's own calls only.
@@ -182,10 +183,11 @@ class Outbox:
         self.inbox = Inbox()
         self.notices: deque[Callable[[Any, int], object]] = deque(maxlen=MOST_NOTICES)
         self.reports: deque[Report] = deque()
+        self.late: deque[Report] = deque()
         self.raised: BaseException | None = None
         self.silent: deque[None] = deque(maxlen=MOST_NOTICES)
         self.news = Bell()
-        self.accepted = self.finished = self.in_flight = 0
+        self.accepted = self.finished = self.in_flight = self.held = 0
         self.no_topics: dict[str, int] = {}
         self.given_up: set[Handed] = set()
         self.free_bytes: dict[str, int] = {}
@@ -366,13 +368,11 @@ class Outbox:
     def after_fork(self) -> None:
         """This process is a child now: nobody sends here, and what the parent has to report is the parent's."""
         self.lock = held_with()
-        self.inbox = Inbox()
-        self.news = Bell()
-        self.reports.clear()
-        self.silent.clear()
+        self.inbox, self.news = Inbox(), Bell()
+        for kept in (self.reports, self.late, self.silent, self.given_up):
+            kept.clear()
         self.raised = None
-        self.given_up.clear()
-        self.accepted = self.finished = self.in_flight = 0
+        self.accepted = self.finished = self.in_flight = self.held = 0
         self.is_forked = True
         self.is_open = self.is_running = self.is_spare = False
 

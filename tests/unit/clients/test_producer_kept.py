@@ -8,7 +8,7 @@ from kclient_quota.clients.producer.assembly import Parts
 from kclient_quota.clients.producer.core import ENOUGH_BYTES, SURE_MS, Sent
 from kclient_quota.clients.producer.outbox import Handed
 from kclient_quota.clients.producer.sender.kept import Kept
-from kclient_quota.clients.producer.sender.lines import AT_ONCE, SILENCE_MS, Gone, PartitionLines
+from kclient_quota.clients.producer.sender.lines import AT_ONCE, SILENCE_MS, PartitionLines
 from kclient_quota.pacing.sending.turns import ANY_PARTITION, Waiting
 from kclient_quota.testing.clock import ManualClock
 from tests.unit.clients.producer_world import LIMITED, core_of
@@ -37,7 +37,7 @@ class World:
         found = []
         for _ in range(count):
             (message,) = self.sent(place).messages
-            self.lines.of(place).add(Gone(self.broker, message, at_ms))
+            self.lines.add(place, self.broker, message, at_ms)
             found.append(message.payload)
         return found
 

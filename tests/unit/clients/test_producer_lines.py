@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from kclient_quota.clients.producer.outbox import Handed
-from kclient_quota.clients.producer.sender.lines import Gone, PartitionLines, hand_over
+from kclient_quota.clients.producer.sender.lines import PartitionLines, hand_over
 from kclient_quota.pacing.pacer import Pacer
 from kclient_quota.pacing.sending.send_pace import SendPace
 from kclient_quota.pacing.sending.turns import Waiting
@@ -29,7 +29,7 @@ class World:
         handed = Handed(b"v", None, -1, None, 0, None)
         self.pace.on_granted(EACH, at_ms)
         message = Waiting(place[0], place[1], EACH, at_ms, handed)
-        self.lines.of(place).add(Gone(self.broker, message, at_ms))
+        self.lines.add(place, self.broker, message, at_ms)
         return handed
 
     def collect(self, now_ms: int) -> list[bool]:

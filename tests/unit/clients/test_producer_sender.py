@@ -12,7 +12,6 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError, KafkaException
 from kclient_quota.clients.producer.core import Lost
 from kclient_quota.clients.producer.outbox import Handed, Outbox
 from kclient_quota.clients.producer.sender.answers import NO_TOPIC_MS
-from kclient_quota.clients.producer.sender.lines import Gone
 from kclient_quota.clients.producer.sender.sender import Sender
 from kclient_quota.clients.throttle_log import WorthLog
 from kclient_quota.pacing.sending.turns import Waiting
@@ -163,7 +162,7 @@ def test_what_has_arrived_is_told_once_for_each_broker_up_to_the_first_that_has_
         error = KafkaError(KafkaError._MSG_TIMED_OUT) if nbytes == 3_000 else None
         handed.report = {error: nbytes} if has_arrived else {}  # type: ignore[dict-item] # stands for a message
         handed.callback = lambda error, reported: None
-        line.add(Gone(broker, waiting, 0))
+        sender._lines.add(("t", 0), broker, waiting, 0)
     sender.outbox.in_flight = 4
     sender._collect(7)
     assert told == [(one, 3_010, 7, False), (two, 200, 7, True)], "what was given up has not arrived"

@@ -4,11 +4,13 @@ import threading
 from typing import Any
 
 import pytest
+from confluent_kafka import Message
 
 from kclient_quota import Producer
 from kclient_quota.clients.limits import Limit
 from kclient_quota.clients.producer import producer as producer_module
 from kclient_quota.clients.producer.outbox import Outbox
+from kclient_quota.clients.producer.sender.lines import PartitionLines
 from kclient_quota.clients.producer.sender.straight import MANY, RUSH_MS, SELDOM, SPAN_MS, Straight
 from kclient_quota.config import LimitSource
 from tests.unit.clients.producer_world import core_of
@@ -44,14 +46,14 @@ def test_events_that_nobody_polls_for_are_heard_of_where_no_callback_of_the_appl
 ) -> None:
     outbox, librdkafka = opened(), Librdkafka(count)
     outbox.is_mixed = is_mixed
-    Straight(outbox, core_of(LARGE)).serve_what_nobody_polls_for(librdkafka)  # type: ignore[arg-type]
+    Straight(outbox, core_of(LARGE), PartitionLines()).serve_what_nobody_polls_for(librdkafka)  # type: ignore[arg-type]
     assert librdkafka.served == served
 
 
 def test_what_comes_seldom_is_reported_in_the_application_s_own_calls_whoever_serves_librdkafka() -> None:
     outbox, heard = opened(), []
-    straight = Straight(outbox, core_of(LARGE))
-    message: Any = object()
+    straight = Straight(outbox, core_of(LARGE), PartitionLines())
+    message = Message(topic="orders", partition=0)
     told: Any = straight.reported(lambda *report: heard.append(report), is_seen=False)
     told(None, message)
     assert heard == [(None, message)], "in the application's own call"
@@ -72,7 +74,7 @@ def test_what_comes_seldom_is_reported_in_the_application_s_own_calls_whoever_se
 @pytest.mark.parametrize("is_seen", [False, True])
 def test_who_comes_often_and_whom_an_agent_looks_at_gives_librdkafka_his_own(is_seen: bool) -> None:
     outbox = opened()
-    straight = Straight(outbox, core_of(LARGE))
+    straight = Straight(outbox, core_of(LARGE), PartitionLines())
     for _ in range(0 if is_seen else SELDOM):
         assert straight.reported(print, is_seen=False) is not print
     assert outbox.bars
@@ -83,7 +85,7 @@ def test_who_comes_often_and_whom_an_agent_looks_at_gives_librdkafka_his_own(is_
 
 def test_librdkafka_may_be_served_again_once_it_has_nothing_left() -> None:
     outbox = opened()
-    straight = Straight(outbox, core_of(LARGE))
+    straight = Straight(outbox, core_of(LARGE), PartitionLines())
     outbox.end_lull()
     assert outbox.is_polled_straight
     straight.note_left(0)
@@ -104,7 +106,7 @@ def given(straight: Straight, outbox: Outbox, now_ms: int) -> bool:
 
 def test_under_a_large_quota_only_a_rush_goes_straight() -> None:
     outbox, core = Outbox(), core_of(LARGE)
-    straight = Straight(outbox, core)
+    straight = Straight(outbox, core, PartitionLines())
     assert not given(straight, outbox, T0)
     now_ms = T0 + 60_000  # nobody else has wanted any of the quota
     assert not given(straight, outbox, now_ms)
@@ -123,7 +125,7 @@ def test_under_a_large_quota_only_a_rush_goes_straight() -> None:
 
 def test_as_many_in_a_longer_time_are_none() -> None:
     outbox = Outbox()
-    straight = Straight(outbox, core_of(LARGE))
+    straight = Straight(outbox, core_of(LARGE), PartitionLines())
     for second in range(60):
         outbox.accepted += SELDOM
         assert not given(straight, outbox, T0 + second * SPAN_MS)
@@ -131,7 +133,7 @@ def test_as_many_in_a_longer_time_are_none() -> None:
 
 def test_a_clock_that_jumps_back_ends_a_rush() -> None:
     outbox = Outbox()
-    straight = Straight(outbox, core_of(LARGE))
+    straight = Straight(outbox, core_of(LARGE), PartitionLines())
     given(straight, outbox, T0)
     outbox.accepted += SELDOM + 1
     assert given(straight, outbox, T0 + 60_000)

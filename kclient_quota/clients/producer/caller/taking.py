@@ -240,9 +240,11 @@ class TakingProducer(TransactingProducer):
     ) -> None:
         """As plain confluent_kafka does, while some of the quota is to spare; what it has no room for waits."""
         outbox = self._kq_outbox
-        outbox.is_mixed = True
+        outbox.is_mixed, told = True, callback
+        if not self._kq_asks_produce:  # an agent is to see the application's own
+            told = self._kq_sender.straight.in_order(self._kq_default_callback if callback is None else callback)
         try:
-            self._kq_pass_on(topic, value, key, partition, callback, timestamp, headers)
+            self._kq_pass_on(topic, value, key, partition, told, timestamp, headers)
         except BufferError:
             if outbox.is_open:
                 raise  # no quota applies any more, and so nothing waits for room

@@ -150,7 +150,7 @@ class WaitingProducer(CProducer):
             return len(outbox)
         before = outbox.in_flight
         direct = super().__len__() - max(before, outbox.in_flight)
-        return len(outbox) + len(outbox.reports) + max(0, direct)
+        return len(outbox) + len(outbox.reports) + len(outbox.late) + outbox.held + max(0, direct)
 
     # Letting time pass --------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError, KafkaException,
 
 from kclient_quota.clients.calls import cause_of, encoded
 from kclient_quota.clients.producer.core import Lost
-from kclient_quota.clients.producer.outbox import Handed, Outbox
+from kclient_quota.clients.producer.outbox import Callback, Handed, Outbox
 from kclient_quota.clients.producer.sender.queue_metrics import LOST, QueueMetrics
 from kclient_quota.clients.producer.transaction import Transaction
 from kclient_quota.clients.throttle_log import WorthLog
@@ -85,20 +85,13 @@ class Answers:
 
     # What has become of it ----------------------------------------------------------------------------------------
 
-    def report(self, handed: Handed, error: KafkaError | None, message: Message) -> None:
-        """What librdkafka has reported, for its callback."""
-        if handed.callback is None:
-            self._outbox.silent.append(None)
-        else:
-            self._outbox.reports.append((handed.callback, error, message))
-
     def fail(self, message: Waiting, code: int, text: str | None = None) -> None:
         """Report a message that librdkafka does not have, as plain confluent_kafka would."""
         handed: Handed = message.payload
         error = KafkaError(code, text) if text else KafkaError(code)
         reported = unsent(message, error, self._clock.now_ms())
         self._transaction.lost = error
-        self.report(handed, error, reported)
+        put_report(self._outbox, handed.callback, error, reported)
         self._outbox.finished += 1
 
     def refuse_for_good(self, message: Waiting, error: BaseException) -> None:
@@ -118,6 +111,11 @@ class Answers:
         self.fail(message, LOST[why], f"{told} (not sent while the quota was waited for: {why.value})")
         if why is Lost.REPLACED:
             self._transaction.lost = lost  # the newer one is in the same transaction
+
+
+def put_report(outbox: Outbox, callback: Callback | None, error: KafkaError | None, message: Message) -> None:
+    """What has become of a message, for the application's next `poll()` or `flush()`."""
+    outbox.silent.append(None) if callback is None else outbox.reports.append((callback, error, message))
 
 
 def unsent(message: Waiting, error: KafkaError, now_ms: int) -> Message:

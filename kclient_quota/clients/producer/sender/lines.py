@@ -5,6 +5,7 @@ But for a purge: that reports what is on its way later than what has not been se
 
 from collections import Counter, deque
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -38,11 +39,12 @@ SILENCE_MS: Final = 1_000
 
 
 class Gone(NamedTuple):
-    """A message, whom it was handed over for, and when."""
+    """A message, whom it was handed over for, when, and as which one."""
 
     broker: Broker
     message: Waiting
     at_ms: int
+    number: int
 
 
 class PartitionLine:
@@ -70,26 +72,28 @@ class PartitionLine:
             self._stray(gone)
 
     def reported(self, now_ms: int) -> Iterator[tuple[Gone, bool]]:
-        """Take those that have been reported from the front, and whether somebody waits for it."""
+        """Take those that have been reported from the front, each afterwards, and whether somebody waits for it."""
         if self.purged is not None and self.purged.message.payload.report:
             self.purged = None
             self._bring_forward()
         told = None
         while self.gone and self.gone[0].message.payload.report:
-            gone = self.gone.popleft()
+            gone = self.gone[0]
             has_arrived = None in gone.message.payload.report
             if has_arrived:
                 self.is_stray = False
                 if told != (tells := (gone.broker, gone.at_ms, not self.strays)):  # once, of those that went together
                     told = tells
                     gone.broker.on_served(gone.at_ms, now_ms, is_waited_for=not self.strays)
-            if not self.strays:
-                yield gone, True
-                continue
-            self.strays -= 1
-            pace = gone.broker.queue.pace
-            pace.on_stray_over(gone.message.raw_bytes, gone.at_ms, now_ms, arrived=has_arrived)
-            yield gone, False
+            is_stray = self.strays > 0
+            if is_stray:
+                self.strays -= 1
+                pace = gone.broker.queue.pace
+                pace.on_stray_over(gone.message.raw_bytes, gone.at_ms, now_ms, arrived=has_arrived)
+            try:
+                yield gone, not is_stray
+            finally:  # not before: whoever looks finds it here, or told of
+                self.gone.popleft()
 
     def _bring_forward(self) -> None:
         """What was purged stands behind what is on its way, and is not to wait until that is answered.
@@ -110,7 +114,7 @@ class PartitionLine:
         """Whether they are found to stay behind now: what was handed over much later is delivered."""
         if self.is_stray or not self.gone:
             return False
-        broker, _, at_ms = self.gone[0]
+        broker, _, at_ms, _ = self.gone[0]
         if broker.served_ms - at_ms < max(MOST_WAY_MS, OVERTAKEN * broker.slowest_ms):
             return False
         self.is_stray = True
@@ -128,9 +132,14 @@ def _is_open(gone: Gone) -> bool:
 
 
 class PartitionLines:
-    """Those of all partitions."""
+    """Those of all partitions.
+
+    Attributes:
+        handed: so many messages have been handed over.
+    """
 
     def __init__(self) -> None:
+        self.handed = 0
         self._lines: dict[Partition, PartitionLine] = {}
         self._busy: dict[Partition, PartitionLine] = {}
 
@@ -147,6 +156,19 @@ class PartitionLines:
             found = self._lines[place] = PartitionLine()
         self._busy[place] = found
         return found
+
+    def add(self, place: Partition, broker: Broker, message: Waiting, now_ms: int) -> None:
+        """One has been handed over."""
+        self.of(place).add(Gone(broker, message, now_ms, self.handed))
+        self.handed += 1
+
+    def has_before(self, place: Partition, number: int) -> bool:
+        """Whether one of those before this number is not reported; it may be of any partition. From any thread."""
+        for line in (self._lines.get(place), self._lines.get((place[0], ANY_PARTITION))):
+            with suppress(IndexError):  # just now
+                if line is not None and line.gone and line.gone[0].number < number:
+                    return True
+        return False
 
     def full(self, now_ms: int) -> set[Partition]:
         """The partitions of which more is to wait for an answer; not where librdkafka is to choose one.

@@ -17,11 +17,11 @@ from confluent_kafka import KafkaError
 from kclient_quota.clients.calls import held_briefly, is_fatal, needed, undisturbed
 from kclient_quota.clients.producer.core import ProducerCore, Sent
 from kclient_quota.clients.producer.outbox import Handed, Outbox
-from kclient_quota.clients.producer.sender.answers import Answers, give_back, tell_fatal
+from kclient_quota.clients.producer.sender.answers import Answers, give_back, put_report, tell_fatal
 from kclient_quota.clients.producer.sender.beginning import ASK_MS
 from kclient_quota.clients.producer.sender.finding import RouteFinder
 from kclient_quota.clients.producer.sender.kept import Kept
-from kclient_quota.clients.producer.sender.lines import NOT_THERE, Gone, PartitionLines, hand_over
+from kclient_quota.clients.producer.sender.lines import NOT_THERE, PartitionLines, hand_over
 from kclient_quota.clients.producer.sender.queue_metrics import QueueMetrics
 from kclient_quota.clients.producer.sender.straight import Straight
 from kclient_quota.clients.throttle_log import WARN_EVERY_MS, WorthLog
@@ -92,7 +92,7 @@ class Sender:
         self._lines = PartitionLines()
         self._kept = Kept(self._lines, is_needed=keeps)
         self._answers = Answers(outbox, transaction, clock, metrics, worth)
-        self.straight = Straight(outbox, core)
+        self.straight = Straight(outbox, core, self._lines)
         self._routes = RouteFinder(core, clock, lock)
 
     def run(self, me: "weakref.ref[WaitingProducer]") -> None:
@@ -119,7 +119,7 @@ class Sender:
                     return
                 wait_ms: float = IDLE_MS
                 try:
-                    if is_free := self._opens() and not outbox.in_flight:
+                    if is_free := self._opens() and not (outbox.in_flight or self.straight.is_late):
                         self.straight.serve_what_nobody_polls_for(producer)
                         return
                     wait_ms = self._step(producer)
@@ -134,7 +134,7 @@ class Sender:
             outbox.is_running = outbox.is_spare = False
             outbox.sender = 0
             self._one.release()
-            if is_free and not outbox.inbox.empty():
+            if is_free and (outbox.late or not outbox.inbox.empty()):
                 outbox.wake()  # it has come just now; whoever it was that started another one found this one here
 
     def _leave(self) -> None:
@@ -173,8 +173,8 @@ class Sender:
         if self.core.is_limited(now_ms) or self._came or self._kept or not self.core.is_empty:
             return False
         with self._alone() as is_alone:
-            outbox.is_open = is_alone and outbox.inbox.empty() and not outbox.notices
             self.straight.begin_lull()
+            outbox.is_open = is_alone and outbox.inbox.empty() and not outbox.notices
             if outbox.notices:  # just now, by somebody who did not see it open
                 outbox.is_open = False
             return outbox.is_open
@@ -370,7 +370,7 @@ class Sender:
                 self._answers.refuse_for_good(message, error)
             else:
                 # Reports are taken by this thread alone: not before this.
-                self._lines.of((message.topic, placed)).add(Gone(sent.broker, message, self.clock.now_ms()))
+                self._lines.add((message.topic, placed), sent.broker, message, self.clock.now_ms())
                 if placed != partition:
                     with self.lock:
                         self.core.brokers.doubt(message.topic)
@@ -381,11 +381,11 @@ class Sender:
         settled: dict[Broker, int] = {}
         failed: set[Broker] = set()
         for (topic, _), line in self._lines:
-            for (broker, message, _), is_waited_for in line.reported(now_ms):
+            for (broker, message, *_), is_waited_for in line.reported(now_ms):
                 self.outbox.in_flight -= 1
                 settled[broker] = settled.get(broker, 0) + message.raw_bytes * is_waited_for
                 for error, reported in message.payload.report.items():
-                    self._answers.report(message.payload, error, reported)
+                    put_report(self.outbox, message.payload.callback, error, reported)
                     if error is not None:
                         failed.add(broker)
                         if error.code() in NOT_THERE:
@@ -393,6 +393,7 @@ class Sender:
                 self.outbox.finished += 1
             if line.look():
                 self.core.brokers.doubt(topic)
+        self.straight.report_late()
         for broker, raw_bytes in settled.items():
             self.core.on_delivered(broker, raw_bytes, now_ms, arrived=broker not in failed)
         return bool(settled)

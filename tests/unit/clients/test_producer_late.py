@@ -1,0 +1,163 @@
+"""What callers hand over themselves is told of after what the sender handed over before, partition by partition."""
+
+from typing import Any
+
+import pytest
+from confluent_kafka import Message
+
+from kclient_quota.clients.producer.outbox import Handed, Outbox
+from kclient_quota.clients.producer.sender.answers import put_report
+from kclient_quota.clients.producer.sender.lines import PartitionLines
+from kclient_quota.clients.producer.sender.straight import SELDOM, Straight
+from kclient_quota.pacing.sending.turns import ANY_PARTITION, Waiting
+from tests.unit.clients.producer_world import LIMITED, core_of
+
+T0 = 1_000_000
+
+
+class World:
+    """A sender's messages and those of callers, which librdkafka reports one by one."""
+
+    def __init__(self) -> None:
+        self.outbox, self.lines, self.told = Outbox(), PartitionLines(), []
+        self.outbox.is_watched, self.outbox.is_open, self.outbox.is_running = False, True, True
+        self.core = core_of(LIMITED)
+        self.straight = Straight(self.outbox, self.core, self.lines)
+
+    def tell(self, _error: object, message: Any) -> None:
+        self.told.append(message.value())
+
+    def of_sender(self, partition: int, value: bytes, *, placed: int | None = None) -> Any:
+        """Hand one over; returns what librdkafka calls."""
+        handed = Handed(value, None, -1, self.tell, 0, None)
+        place = "orders", partition if placed is None else placed
+        self.lines.add(place, self.core.brokers.get(-1), Waiting(*place, 1, T0, handed), T0)
+        self.outbox.in_flight += 1
+        return lambda: handed.report.update({None: message_of(partition, value)})
+
+    def of_caller(self, partition: int, value: bytes) -> Any:
+        call: Any = self.straight.reported(self.tell, is_seen=False)
+        return lambda: call(None, message_of(partition, value))
+
+    def step(self) -> None:
+        """What the sender does with reports."""
+        for _, line in self.lines:
+            for gone, _ in line.reported(T0):
+                self.outbox.in_flight -= 1
+                handed = gone.message.payload
+                put_report(self.outbox, handed.callback, None, handed.report[None])
+        self.straight.report_late()
+
+    def poll(self) -> list[bytes]:
+        self.outbox.serve()
+        told, self.told = self.told, []
+        return told
+
+
+def message_of(partition: int, value: bytes) -> Message:
+    return Message(topic="orders", partition=partition, value=value)
+
+
+def test_they_wait_for_what_was_handed_over_before_and_is_not_told_of() -> None:
+    world = World()
+    before, after = world.of_sender(0, b"1"), world.of_caller(0, b"2")
+    before()
+    after()
+    assert world.poll() == [], "the sender has not looked"
+    assert len(world.outbox.late) + world.outbox.held == 1
+    world.step()
+    assert world.poll() == [b"1", b"2"]
+    assert len(world.outbox.late) + world.outbox.held == 0
+
+
+def test_they_do_not_wait_for_what_the_sender_has_handed_over_later() -> None:
+    world = World()
+    before, after = world.of_caller(0, b"1"), world.of_sender(0, b"2")
+    before()
+    after()
+    assert world.poll() == [b"1"]
+    world.step()
+    assert world.poll() == [b"2"]
+
+
+def test_nor_for_another_partition_s_which_may_have_no_leader() -> None:
+    world = World()
+    world.of_sender(1, b"never")
+    world.of_caller(0, b"1")()
+    assert world.poll() == [b"1"]
+
+
+@pytest.mark.parametrize("partition", [0, 1])
+def test_but_for_one_that_librdkafka_has_chosen_a_partition_for(partition: int) -> None:
+    world = World()
+    before = world.of_sender(partition, b"1", placed=ANY_PARTITION)
+    world.of_caller(0, b"2")()
+    world.step()
+    assert world.poll() == []
+    before()
+    world.step()
+    assert world.poll() == [b"1", b"2"]
+
+
+def test_none_passes_one_that_waits_or_is_about_to_be_told_of() -> None:
+    world = World()
+    before = world.of_sender(0, b"1")
+    world.of_caller(0, b"2")()
+    before()
+    world.of_caller(0, b"3")()
+    world.step()
+    world.of_caller(0, b"4")()
+    assert world.poll() == [b"1", b"2", b"3", b"4"]
+    world.of_caller(0, b"5")()
+    assert world.poll() == [b"5"]
+
+
+def test_what_is_reported_while_the_sender_looks_keeps_its_place() -> None:
+    world = World()
+    first, second = world.of_sender(0, b"1"), world.of_sender(0, b"2")
+    caller = world.of_caller(0, b"3")
+    first()
+    world.step()
+    second()
+    caller()
+    world.straight.report_late()  # it has looked at its own before the second was reported
+    assert world.poll() == [b"1"]
+    world.step()
+    assert world.poll() == [b"2", b"3"]
+
+
+def test_a_sender_is_woken_for_one_that_comes_when_it_has_ended() -> None:
+    world, started = World(), []
+    world.of_sender(0, b"1")
+    world.outbox.is_running, world.outbox.start = False, lambda: started.append(1)
+    world.of_caller(0, b"2")()
+    assert started
+
+
+def test_callers_callbacks_pass_by_here_until_nothing_of_before_is_to_be_told() -> None:
+    """And librdkafka is polled by them alone meanwhile: two threads would have the parts of a batch in turns."""
+    world = World()
+    before = world.of_sender(0, b"1")
+    for _ in range(2 * SELDOM):
+        assert world.straight.reported(print, is_seen=False) is not print
+    assert world.outbox.is_mixed
+    before()
+    world.step()
+    assert world.straight.reported(print, is_seen=False) is print
+
+
+def test_of_what_is_to_spare_none_goes_past_us_while_something_of_before_is_to_be_told() -> None:
+    world = World()
+    before = world.of_sender(0, b"1")
+    world.straight.give(T0, may=True)
+    assert "late" in world.outbox.spare_bars
+    assert world.straight.in_order(print) is not print
+    assert world.straight.in_order(None) is None
+    before()
+    world.step()
+    world.straight.give(T0, may=True)
+    assert "late" in world.outbox.spare_bars, "it waits to be polled for"
+    world.poll()
+    world.straight.give(T0, may=True)
+    assert "late" not in world.outbox.spare_bars
+    assert world.straight.in_order(print) is print
