@@ -241,7 +241,7 @@ class TopicReceiver:
         assigned = {(part.topic, part.partition) for part in self._consumer.assignment()}
         for where in assigned - self._ended:
             # librdkafka tells of an end that it finds nothing at, and somebody may write all the time
-            known = self._consumer.get_watermark_offsets(TopicPartition(*where), cached=True)
+            known: Any = self._consumer.get_watermark_offsets(TopicPartition(*where), cached=True)
             if known is not None and 0 <= known[1] <= self._positions.get(where, -1):
                 self._ended.add(where)
         return assigned <= self._ended and bool(assigned or self._is_joined())

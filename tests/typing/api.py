@@ -16,11 +16,25 @@ from kclient_quota import (
     Producer,
     ProducerInterceptor,
     QuotaThrottledError,
+    ShareConsumer,
 )
 
 # Whoever takes a plain client takes ours.
 make_producer: Callable[[dict[str, Any]], confluent_kafka.Producer] = Producer
 make_consumer: Callable[[dict[str, Any]], confluent_kafka.Consumer] = Consumer
+
+
+# An application's own end of a `with` block has the type of confluent_kafka's.
+class ProducerThatEnds(Producer):
+    def __exit__(self, exc_type: object, exc_value: object, exc_traceback: object) -> bool | None: ...
+
+
+class ConsumerThatEnds(Consumer):
+    def __exit__(self, exc_type: object, exc_value: object, exc_traceback: object) -> bool | None: ...
+
+
+class ShareConsumerThatEnds(ShareConsumer):
+    def __exit__(self, exc_type: object, exc_value: object, exc_traceback: object) -> bool | None: ...
 
 
 def producer_doors(producer: Producer, consumer: Consumer, report: Callable[..., None]) -> None:
@@ -68,7 +82,7 @@ def consumer_doors(consumer: Consumer, parts: list[TopicPartition], message: Mes
     assert_type(consumer.commit(offsets=parts, asynchronous=False), list[TopicPartition])
     assert_type(consumer.committed(parts, 1.0), list[TopicPartition])
     assert_type(consumer.position(parts), list[TopicPartition])
-    consumer.get_watermark_offsets(parts[0], timeout=1.0, cached=True)
+    assert_type(consumer.get_watermark_offsets(parts[0], timeout=1.0, cached=True), tuple[int, int])
     consumer.offsets_for_times(parts, timeout=1.0)
     consumer.pause(parts)
     consumer.resume(parts)

@@ -327,8 +327,9 @@ class PacedConsumer(Storing, TelemetryMethods):
         exc_value: BaseException | None,
         exc_traceback: TracebackType | None,
         /,
-    ) -> None:
+    ) -> bool | None:
         PacedConsumer.close(self)
+        return None
 
 
 def _limit_of(conf: Mapping[str, Any], ours: QuotaConfig) -> SharedLimit:

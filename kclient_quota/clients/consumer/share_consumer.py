@@ -285,8 +285,9 @@ class PacedShareConsumer(CShareConsumer, TelemetryMethods):
             self._kq_ask_soon()
         self._kq_renew_telemetry(username, password)
 
-    def __exit__(self, *_error: object) -> None:
+    def __exit__(self, exc_type: object, exc_value: object, exc_traceback: object, /) -> bool | None:
         PacedShareConsumer.close(self)  # confluent_kafka's leaves a `with` by its own
+        return None
 
     def close(self) -> None:
         """As confluent_kafka's, but for five seconds at most.

@@ -328,8 +328,9 @@ class PacedProducer(TakingProducer, TelemetryMethods):
         self._kq_outbox.serve_all()
         return is_closed
 
-    def __exit__(self, exc_type: object, exc_value: object, exc_traceback: object, /) -> None:
+    def __exit__(self, exc_type: object, exc_value: object, exc_traceback: object, /) -> bool | None:
         Producer.close(self)
+        return None
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
         """Log in with these from the next connection on; another user's quota is asked for at once."""

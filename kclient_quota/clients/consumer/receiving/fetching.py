@@ -170,11 +170,12 @@ class Fetching(CConsumer):
             self._kq_fetcher.seek(partition)
             self._kq_asked.discard(key_of(partition))
 
-    def get_watermark_offsets(self, partition: TopicPartition, *args: Any, **kwargs: Any) -> Any:
+    def get_watermark_offsets(self, partition: TopicPartition, *args: Any, **kwargs: Any) -> tuple[int, int]:
         """As confluent_kafka's: first offset and the one after the last; `cached=True` says what fetches have told."""
         named = {**dict(zip(("timeout", "cached"), args, strict=False)), **kwargs}
-        if self._kq_fetcher is not None and named.get("cached"):
-            marks: Any = self._kq_fetcher.get_watermark_offsets(partition, *args, **kwargs)
+        fetcher: Any = self._kq_fetcher  # whose time may be up, which confluent_kafka's types do not say
+        if fetcher is not None and named.get("cached"):
+            marks: tuple[int, int] | None = fetcher.get_watermark_offsets(partition, *args, **kwargs)
             if marks is not None and marks[1] >= 0:
                 return marks
         # The other client has heard of no end yet: what was told before it fetched still stands, as it would with one.
