@@ -55,7 +55,7 @@ class Collector:
                     self.send_response_only(interim)
                     self.send_header("Link", "<https://example.org>; rel=preload")
                     self.end_headers()
-                self.send_response(code)
+                self.send_response_only(code)
                 for key, value in {"Content-Length": str(len(answer)), **headers}.items():
                     self.send_header(key, value)
                 self.end_headers()
@@ -171,6 +171,14 @@ def test_retry_after(collector, sender, header, expected, monkeypatch):
     outcome = sender.send(b"x")
     assert outcome.retry_after_ms == expected
     assert outcome.detail == "HTTP 503 later"
+
+
+def test_a_time_to_come_again_is_by_the_clock_of_who_says_it(collector, sender, monkeypatch):
+    monkeypatch.setattr(otlp_http.time, "time", lambda: dt.datetime(2026, 10, 21, 5, 26, 30, tzinfo=dt.UTC).timestamp())
+    said = {"Date": "Wed, 21 Oct 2026 07:26:30 GMT", "Retry-After": "Wed, 21 Oct 2026 07:26:35 GMT"}
+    collector.answers = [(503, said, b"later"), (503, {**said, "Date": "soon"}, b"later")]
+    assert sender.send(b"x").retry_after_ms == 5_000, "two hours and five seconds: ours is behind"
+    assert sender.send(b"x").retry_after_ms == 7_205_000, "who does not say what time it is has ours"
 
 
 @pytest.mark.parametrize("code", [301, 302, 307, 308])

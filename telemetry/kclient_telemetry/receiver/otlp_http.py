@@ -154,7 +154,10 @@ class HttpSender:
         if response.status in _REDIRECTED and (where := response.getheader("Location")):
             detail = f"HTTP {response.status}: redirected to {where[:_MOST_LOCATION]}; give that URL"
             return Outcome(Status.REFUSED, detail)
-        return _http_outcome(response.status, response.getheader("Retry-After"), kind, answer)
+        # a date is by the clock of who says it: by ours, an hour behind, five seconds were an hour
+        now_s = _unix_s(response.getheader("Date", ""))
+        retry_after_ms = _retry_after_ms(response.getheader("Retry-After"), time.time() if now_s is None else now_s)
+        return _http_outcome(response.status, retry_after_ms, kind, answer)
 
     def _use_renewed_files(self) -> None:
         """Certificates of a day are renewed on the disk; whoever connects with those of yesterday is turned away."""
@@ -219,7 +222,7 @@ def _proxy_headers(proxy: SplitResult) -> dict[str, str]:
     return {f"Proxy-{key}": value for key, value in authorization_of(proxy).items()}
 
 
-def _http_outcome(code: int, retry_after: str | None, kind: str, answer: bytes) -> Outcome:
+def _http_outcome(code: int, retry_after_ms: int | None, kind: str, answer: bytes) -> Outcome:
     if code in _HTTP_OK and kind == _PAGE:
         return Outcome(Status.REFUSED, f"HTTP {code} with a page of HTML: no collector is there; check URL and proxy")
     if code in _HTTP_OK:
@@ -227,7 +230,7 @@ def _http_outcome(code: int, retry_after: str | None, kind: str, answer: bytes) 
     detail = f"HTTP {code} {answer[:200].decode('utf-8', 'replace')}".rstrip()
     if code not in _RETRYABLE:
         return Outcome(Status.UNREADABLE if code in _UNREADABLE else Status.REFUSED, detail)
-    return Outcome(Status.RETRY, detail, _retry_after_ms(retry_after, time.time()))
+    return Outcome(Status.RETRY, detail, retry_after_ms)
 
 
 def _of_json(answer: bytes) -> bytes:
@@ -245,7 +248,13 @@ def _retry_after_ms(text: str | None, now_s: float) -> int | None:
         return None
     if (digits := text.strip()).isdecimal():
         return _MOST_ASKED_S * 1000 if len(digits) > _MOST_DIGITS else int(digits) * 1000
+    then_s = _unix_s(text)
+    return None if then_s is None else max(0, round((then_s - now_s) * 1000))
+
+
+def _unix_s(date: str) -> float | None:
+    """An HTTP date; None if it is none."""
     try:
-        return max(0, round((parsedate_to_datetime(text).timestamp() - now_s) * 1000))
+        return parsedate_to_datetime(date).timestamp()
     except (ValueError, OverflowError):
         return None
