@@ -221,6 +221,7 @@ class Top:
         if sort not in SORTS:
             raise ConfigError(f"sort by one of {', '.join(SORTS)}, not {sort!r}")
         for key, client in list(self._clients.items()):
+            client.row.seen_ms = min(client.row.seen_ms, now_ms)  # the clock may have been put back
             if now_ms - client.row.seen_ms > _STALE_MS:
                 self._forget(key)
         rows = [client.row for client in self._clients.values()]

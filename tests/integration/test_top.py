@@ -74,10 +74,18 @@ def test_rows_say_who_is_held_up_by_what_and_since_when():
     assert [row.client for row in top.rows(NOW, sort="client")] == ["c", "fine", "slow", "waiting"]
     assert [row.client for row in top.rows(NOW, wanted="bob")] == ["waiting", "c"]
     fill(top, "slow", NOW + 30_000, produce_throttle_time_avg=0.0, request_throttle_time_avg=0.0)
-    assert {row.client: row for row in top.rows(NOW)}["slow"].throttled_since_ms is None
+    assert {row.client: row for row in top.rows(NOW + 30_000)}["slow"].throttled_since_ms is None
     assert [row.client for row in top.rows(NOW + 311_000)] == ["slow"], "who is silent is forgotten"
     with pytest.raises(ConfigError, match="sort by one of"):
         top.rows(NOW, sort="x")
+
+
+def test_who_is_silent_is_forgotten_in_time_though_the_clock_is_put_back():
+    top = Top()
+    fill(top, "gone", NOW + 36_000_000, produce_throttle_time_avg=150.0)
+    assert [row.client for row in top.rows(NOW)] == ["gone"]
+    assert [row.client for row in top.rows(NOW + 300_000)] == ["gone"]
+    assert not top.rows(NOW + 311_000)
 
 
 def test_a_screen_of_80_columns():

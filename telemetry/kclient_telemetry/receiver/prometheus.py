@@ -74,7 +74,9 @@ class _Value:
     number: float = 0.0  # of a histogram: its sum, NaN if it has none
     bounds: tuple[float, ...] = ()
     buckets: list[int] = field(default_factory=list)
-    stale_at_unix_ms: int = 0
+    lasts_ms: int = 0  # after a push
+    stale_at_unix_ms: int = 0  # by the clock that pushes are stamped with
+    gone_at_unix_ms: int = 0  # by the page's
 
 
 _FamilyKey = tuple[str, str]
@@ -134,7 +136,7 @@ class PrometheusStore:
         who = self._who(push.attributes)
         sender = push.context.authorizable_request_context
         owner = (sender.principal, sender.client_address or str(push.payload.client_instance_id))
-        stale_at = push.received_unix_ms + max(STALE_AFTER_MS, STALE_AFTER_INTERVALS * push.context.push_interval_ms)
+        lasts_ms = max(STALE_AFTER_MS, STALE_AFTER_INTERVALS * push.context.push_interval_ms)
         request = push.request
         points = _count(request)
         with self._lock:
@@ -147,7 +149,7 @@ class PrometheusStore:
             with self._lock:
                 for series in part:
                     try:
-                        self._take(series, who, owner, push.received_unix_ms, stale_at)
+                        self._take(series, who, owner, push.received_unix_ms, lasts_ms)
                     except _UnwantedError as reason:
                         self._drop(str(reason), owner, push.received_unix_ms)
             yield
@@ -216,9 +218,7 @@ class PrometheusStore:
         wanted = {"client_instance_id", *self._labels}
         return {key: value for key, value in attributes.items() if key in wanted}
 
-    def _take(
-        self, series: Series, who: Mapping[str, str], owner: Owner, now_unix_ms: int, stale_at_unix_ms: int
-    ) -> None:
+    def _take(self, series: Series, who: Mapping[str, str], owner: Owner, now_unix_ms: int, lasts_ms: int) -> None:
         key = _family_of(series)
         _check(series, key[1])
         labels = _labels_of(series, who)
@@ -232,7 +232,8 @@ class PrometheusStore:
             value = self._new_value(key, labels, owner, size)
         elif value.stale_at_unix_ms <= now_unix_ms:
             value.number, value.buckets = 0.0, []
-        value.stale_at_unix_ms = stale_at_unix_ms
+        value.lasts_ms = lasts_ms
+        value.stale_at_unix_ms = value.gone_at_unix_ms = now_unix_ms + lasts_ms
         if isinstance(series.point, HistogramDataPoint):
             _take_histogram(series.point, value, delta=series.delta)
         else:
@@ -283,12 +284,13 @@ class PrometheusStore:
         self._series -= 1
 
     def _forget_stale(self, now_unix_ms: int) -> None:
-        stale = [
-            (key, labels)
-            for key, values in self._families.items()
-            for labels, value in values.items()
-            if value.stale_at_unix_ms <= now_unix_ms
-        ]
+        stale = []
+        for key, values in self._families.items():
+            for labels, value in values.items():
+                # of a time to come: by a clock that is ahead, or ours has been put back; none stays for that long
+                value.gone_at_unix_ms = min(value.gone_at_unix_ms, now_unix_ms + value.lasts_ms)
+                if value.gone_at_unix_ms <= now_unix_ms:
+                    stale.append((key, labels))
         for key, labels in stale:
             self._forget(key, labels)
 

@@ -163,6 +163,21 @@ def test_series_of_silent_clients_go_and_their_counters_begin_anew():
     assert found["kafka_client_telemetry_series"] == {"": 0}
 
 
+def test_series_of_silent_clients_go_in_time_though_the_clock_is_put_back():
+    store = PrometheusStore()
+    push(store, payload_of(total("d", 5)), at_ms=NOW + 36_000_000)
+    assert only(store, "d_total", NOW) == 5
+    assert only(store, "d_total", NOW + 89_999) == 5
+    assert "d_total" not in samples(store, NOW + 90_000)
+
+
+def test_counters_go_on_of_who_is_said_to_push_in_time_to_come():
+    store = PrometheusStore()
+    for after_ms in range(0, 300_000, 30_000):
+        push(store, payload_of(total("d", 5)), at_ms=NOW + 36_000_000 + after_ms)
+        assert only(store, "d_total", NOW + after_ms) == 5 + after_ms // 6_000
+
+
 def test_the_number_of_series_is_bounded_and_drops_are_counted():
     store = PrometheusStore(max_series=2)
     push(store, payload_of(gauge("a", 1), gauge("b", 1), gauge("c", 1)))
