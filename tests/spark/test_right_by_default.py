@@ -3,6 +3,7 @@
 import json
 import os
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -84,6 +85,19 @@ def test_a_new_checkpoint_on_an_old_output_is_refused(spark, tmp_path):
     assert spark.read.parquet(plan.output).count() == before > 0
 
 
+def test_a_new_checkpoint_is_refused_where_a_stream_has_begun_that_has_written_nothing_yet(spark, tmp_path):
+    quiet = tmp_path / "quiet"
+    quiet.mkdir()
+    run(spark, Plan("points", str(quiet), str(tmp_path / "out"), checkpoint=str(tmp_path / "c")))
+    source = write(tmp_path / "pushes", steady(1, span_s=60))
+    another = Plan(
+        "points", source, str(tmp_path / "out"), source_format="pushes", checkpoint=str(tmp_path / "another")
+    )
+    with pytest.raises(ConfigError, match=r"out is not empty, and checkpoint .*another is new"):
+        run(spark, another)
+    run(spark, Plan("points", str(quiet), str(tmp_path / "out"), checkpoint=str(tmp_path / "c")))
+
+
 def test_dead_letters_of_a_stream(spark, tmp_path):
     good = steady(1, span_s=60)
     source = write(tmp_path / "pushes", [{**good[0], "value": b"\xff\xff"}, *good[1:]])
@@ -95,6 +109,25 @@ def test_dead_letters_of_a_stream(spark, tmp_path):
     assert (bytes(row["payload"]), row["client_id"]) == (b"\xff\xff", "app")
     run(spark, Plan("usage", source, str(tmp_path / "out"), **options))
     assert spark.read.parquet(letters).count() == 1
+
+
+def test_dead_letters_of_two_streams_in_one_place_are_refused(spark, tmp_path):
+    good = steady(1, span_s=60)
+    source = write(tmp_path / "pushes", [{**good[0], "value": b"\xff\xff"}, *good[1:]])
+    plans = [
+        Plan(
+            *("usage", source, str(tmp_path / f"out{number}")),
+            source_format="pushes",
+            checkpoint=str(tmp_path / f"c{number}"),
+            dead_letters=str(tmp_path / "letters"),
+        )
+        for number in range(2)
+    ]
+    run(spark, plans[0])
+    with pytest.raises(ConfigError, match=r"letters is not empty, and checkpoint .*c1/dead-letters is new"):
+        run(spark, plans[1])
+    run(spark, replace(plans[1], dead_letters=str(tmp_path / "letters1")))
+    assert [spark.read.parquet(str(tmp_path / name)).count() for name in ("letters", "letters1")] == [1, 1]
 
 
 def timestamps_without_zone_change_none(spark, tmp_path, is_stream):

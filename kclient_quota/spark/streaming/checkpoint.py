@@ -125,22 +125,42 @@ def check_new(spark: "SparkSession", checkpoint: str, output: str, *, is_table: 
     if marked(spark, checkpoint) is not None:
         return
     if spark.catalog.tableExists(output) if is_table else _is_there(spark, output):
-        raise ConfigError(
-            f"output {output} is not empty, and checkpoint {checkpoint} is new: what is there is of another stream, "
-            "and this one's rows would be left out or written over it; name a new output, or the checkpoint of what is "
-            "there"
-        )
+        raise _of_another(checkpoint, f"output {output}")
+
+
+def check_new_letters(spark: "SparkSession", checkpoint: str, letters: str) -> None:
+    """The same of dead letters, whose query has a checkpoint of its own, without a mark.
+
+    Raises:
+        ConfigError: something is there.
+    """
+    if _lines(spark, f"{checkpoint}/metadata") is None and _is_there(spark, letters):
+        raise _of_another(checkpoint, f"--dead-letters {letters}")
+
+
+def _of_another(checkpoint: str, place: str) -> ConfigError:
+    return ConfigError(
+        f"{place} is not empty, and checkpoint {checkpoint} is new: what is there is of another stream, and this one's "
+        "rows would be left out or written over it; name a new place, or the checkpoint of what is there"
+    )
 
 
 def _is_there(spark: "SparkSession", output: str) -> bool:
-    for path in (f"{output}/_spark_metadata", output):
-        try:
-            files = spark.read.format("binaryFile").option("recursiveFileLookup", "true").load(path)
-            if files.select("path").limit(1).collect():
-                return True
-        except AnalysisException:  # there is no such directory
-            continue
-    return False
+    if _is_directory(spark, f"{output}/_spark_metadata"):  # a stream has begun there, though it has written nothing yet
+        return True
+    try:
+        files = spark.read.format("binaryFile").option("recursiveFileLookup", "true").load(output)
+        return bool(files.select("path").limit(1).collect())
+    except AnalysisException:  # there is no such directory
+        return False
+
+
+def _is_directory(spark: "SparkSession", path: str) -> bool:
+    try:
+        spark.read.text(path).limit(1).collect()
+    except AnalysisException:
+        return False
+    return True
 
 
 def _has_text(spark: "SparkSession", path: str) -> bool:

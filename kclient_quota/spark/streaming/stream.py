@@ -14,7 +14,7 @@ from kclient_quota.spark.jobs.outliers import outliers
 from kclient_quota.spark.plan import PARQUET
 from kclient_quota.spark.reading import peek, read
 from kclient_quota.spark.rows import table_job
-from kclient_quota.spark.streaming.checkpoint import check_new, check_whole, claim, marked
+from kclient_quota.spark.streaming.checkpoint import check_new, check_new_letters, check_whole, claim, marked
 from kclient_quota.spark.streaming.output import laid_out, start_stream
 from kclient_quota.spark.streaming.progress import LETTERS, Watch
 
@@ -43,6 +43,8 @@ def run_stream(spark: "SparkSession", plan: "Plan", limits: "Limits | None") -> 
     assert checkpoint is not None, "what makes it a stream"
     plan, words = _settled(spark, plan, checkpoint)
     check_new(spark, checkpoint, plan.output, is_table=plan.is_table)
+    if plan.dead_letters:
+        check_new_letters(spark, _of_letters(checkpoint), plan.dead_letters)
     claim(spark, checkpoint, _facts(plan))
     if plan.client is None:
         check_whole(spark, checkpoint)
@@ -97,9 +99,12 @@ def _start(
 def _start_letters(spark: "SparkSession", plan: "Plan", checkpoint: str, output: str) -> "StreamingQuery":
     """A query of its own, with a checkpoint of its own: it reads the source again, and is as exact as the other."""
     letters = dead_letters(read(spark, plan, is_stream=True))
-    place = f"{checkpoint}/dead-letters"
-    writer = _paced(plan, letters.writeStream).option("checkpointLocation", place)
+    writer = _paced(plan, letters.writeStream).option("checkpointLocation", _of_letters(checkpoint))
     return writer.format(PARQUET).start(output)
+
+
+def _of_letters(checkpoint: str) -> str:
+    return f"{checkpoint}/dead-letters"
 
 
 def _paced(plan: "Plan", writer: "DataStreamWriter") -> "DataStreamWriter":
