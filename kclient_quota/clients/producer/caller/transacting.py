@@ -15,11 +15,12 @@ waits in a thread of its own, and the application goes on in time.
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from kclient_quota.clients.calls import CallApart
+from kclient_quota.clients.calls import CallApart, undisturbed
 from kclient_quota.clients.producer.caller.waiting import PURGE_MS, SLICE_MS, WaitingProducer
 from kclient_quota.clients.producer.transaction import Event
 from kclient_quota.errors import QuotaThrottledError
@@ -281,6 +282,14 @@ class TransactingProducer(WaitingProducer):
             self._kq_let_pass(min(wait_ms, left_ms, SLICE_MS))
             self._kq_transaction.insist(era)
 
+    def _kq_mind_transaction(self, until_ms: int) -> None:
+        """Tell of an open transaction that must not be waited for until `until_ms`, or abort it and raise."""
+        transaction = self._kq_transaction
+        if transaction.outlived_by(until_ms):
+            if transaction.aborts and not self._kq_outbox.is_calling():
+                raise self._kq_end_overdue()
+            transaction.report()
+
     def _kq_end_overdue(self) -> KafkaException:
         """Abort the transaction within the application's call; returns what to raise."""
         transaction = self._kq_transaction
@@ -341,6 +350,12 @@ class TransactingProducer(WaitingProducer):
 
         # Near its end such a transaction is to be aborted, which has to wait for whatever was begun here.
         return bool if self._kq_transaction.aborts else is_silent
+
+    def _kq_throttled_for_ms(self, which: Callable[[list[int]], int], *, busy: bool = True) -> int:
+        """For how long brokers throttle, by `min` or `max`: those that have yet to report something, or all."""
+        sender = self._kq_sender
+        throttles_ms = partial(sender.core.throttles_ms, self._kq_clock.now_ms(), busy=busy)
+        return which(undisturbed(sender.lock, throttles_ms) or [0])
 
     def _kq_holds_up(self, deadline_ms: int, which: Callable[[list[int]], int] = max) -> bool:
         """Whether a broker that has yet to report something, with `min` each, throttles until after `deadline_ms`."""

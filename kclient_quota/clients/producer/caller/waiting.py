@@ -1,4 +1,4 @@
-"""How a producer's calls let time pass: callbacks are served, the heartbeat goes on, a transaction is minded."""
+"""How a producer's calls let time pass: callbacks are served, and the heartbeat goes on."""
 
 import threading
 from collections.abc import Callable
@@ -6,8 +6,6 @@ from contextlib import suppress
 from functools import cache, partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, cast
-
-from confluent_kafka import KafkaException
 
 from kclient_quota.clients.agents import CProducer
 from kclient_quota.clients.calls import (
@@ -17,7 +15,6 @@ from kclient_quota.clients.calls import (
     interruptible,
     may_be_a_handlers,
     moments,
-    undisturbed,
 )
 from kclient_quota.clients.producer.outbox import Callback, Handed, Outbox
 from kclient_quota.clients.producer.transaction import Transaction
@@ -275,26 +272,6 @@ class WaitingProducer(CProducer):
 
     def _kq_left_s(self, deadline_ms: int | None) -> float:
         return -1 if deadline_ms is None else max(0, deadline_ms - self._kq_clock.now_ms()) / 1000
-
-    # Transactions -------------------------------------------------------------------------------------------------
-
-    def _kq_mind_transaction(self, until_ms: int) -> None:
-        """Tell of an open transaction that must not be waited for until `until_ms`, or abort it and raise."""
-        transaction = self._kq_transaction
-        if transaction.outlived_by(until_ms):
-            if transaction.aborts and not self._kq_outbox.is_calling():
-                raise self._kq_end_overdue()
-            transaction.report()
-
-    def _kq_end_overdue(self) -> KafkaException:
-        """Abort the transaction within the application's call; returns what to raise."""
-        raise NotImplementedError
-
-    def _kq_throttled_for_ms(self, which: Callable[[list[int]], int], *, busy: bool = True) -> int:
-        """For how long brokers throttle, by `min` or `max`: those that have yet to report something, or all."""
-        sender = self._kq_sender
-        throttles_ms = partial(sender.core.throttles_ms, self._kq_clock.now_ms(), busy=busy)
-        return which(undisturbed(sender.lock, throttles_ms) or [0])
 
     def _kq_drain(self, deadline_ms: int | None, stop: Callable[[], bool] | None = None) -> int:
         """Deliver until all is, `deadline_ms` or `stop()`; returns what is left. What callbacks raise is kept."""
