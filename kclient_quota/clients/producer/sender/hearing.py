@@ -148,7 +148,7 @@ class Hearing:
         Without it a limit that must be learnt from that throttle would be taken for next to nothing.
         """
         with briefly(self._lock):
-            self._unheard.append((now_ms, partial(_sent_straight, deltas, now_ms)))
+            self._unheard.append((now_ms, partial(_sent, deltas, 0, at_ms=now_ms)))
             kept_ms = (self._limit.samples + 1) * self._limit.window_ms
             while now_ms - self._unheard[0][0] > kept_ms:
                 self._unheard.popleft()
@@ -209,23 +209,14 @@ class Hearing:
         logger.info(text, self._client_id, words(limit), extra=extra)
 
 
-def _sent(deltas: Sequence[BrokerDelta], raw_bytes: int, core: ProducerCore, now_ms: int) -> None:
-    _meet(deltas, core, now_ms)
-    core.on_wire(_counted(deltas), now_ms, raw_bytes)
-
-
-def _sent_straight(deltas: Sequence[BrokerDelta], at_ms: int, core: ProducerCore, now_ms: int) -> None:
-    _meet(deltas, core, now_ms)
-    core.on_wire(_counted(deltas), at_ms, is_own=False)
-
-
-def _meet(deltas: Sequence[BrokerDelta], core: ProducerCore, now_ms: int) -> None:
+def _sent(
+    deltas: Sequence[BrokerDelta], raw_bytes: int, core: ProducerCore, now_ms: int, *, at_ms: int | None = None
+) -> None:
+    """Librdkafka has sent so much; at `at_ms`, where there was no sender and callers have had it do so."""
     core.brokers.count(len({delta.node_id for delta in deltas}), now_ms)
     for delta in deltas:
         if delta.has_produced and delta.requests:
             core.brokers.meet(delta.node_id)
-
-
-def _counted(deltas: Sequence[BrokerDelta]) -> list[tuple[int, int]]:
     # A broker does not count the four bytes of a request's length.
-    return [(delta.node_id, delta.request_bytes - 4 * delta.requests) for delta in deltas]
+    counted = [(delta.node_id, delta.request_bytes - 4 * delta.requests) for delta in deltas]
+    core.on_wire(counted, now_ms if at_ms is None else at_ms, raw_bytes, is_own=at_ms is None)
