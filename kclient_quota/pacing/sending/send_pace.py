@@ -317,7 +317,8 @@ class SendPace:
             self._asks_from = self.granted
         if not for_bytes:
             if self._limit is not None:
-                self._throttle.save_requests(counts_ms, now_ms)
+                self._throttle.hold(counts_ms, now_ms)
+                self._throttle.saves_requests = True
             return
         self.stands_back = False
         if self._limit is None or counts_ms * self._limit > self._last_wire * 1000:

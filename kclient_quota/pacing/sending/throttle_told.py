@@ -65,11 +65,6 @@ class ThrottleTold:
         self._held_ms = max(throttle_ms, self.held_ms(now_ms))
         self._held_at_ms = now_ms
 
-    def save_requests(self, throttle_ms: int, now_ms: int) -> None:
-        """The same, and send few requests from now on."""
-        self.hold(throttle_ms, now_ms)
-        self.saves_requests = True
-
     def held_ms(self, now_ms: int) -> int:
         """How much of that is left; all of it, at most, whatever the clock does."""
         return min(self._held_ms, self._held_ms - (now_ms - self._held_at_ms)) if self._held_ms else 0
