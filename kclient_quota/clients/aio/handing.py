@@ -14,13 +14,15 @@ from functools import partial
 from operator import methodcaller
 from typing import TYPE_CHECKING, Any, Final
 
+import confluent_kafka.aio
 from confluent_kafka import KafkaException
 
 from kclient_quota.clients.aio.buffer import Buffer, hand_over
+from kclient_quota.clients.aio.heartbeat import Beats
 from kclient_quota.clients.aio.loops import InLoop, ended
-from kclient_quota.clients.aio.pending import Pending, fail
-from kclient_quota.clients.aio.transactions import AIOTransactions
+from kclient_quota.clients.aio.pending import InnerProducer, Pending, fail
 from kclient_quota.clients.producer.caller.waiting import SLICE_MS
+from kclient_quota.clock import Clock
 
 if TYPE_CHECKING:
     from kclient_quota.clients.producer.sorting import Place
@@ -29,13 +31,18 @@ MOST_AT_ONCE: Final = 1_000
 """Messages one worker hands over before the event loop hears of it."""
 
 
-class Handing(AIOTransactions):
+class Handing(confluent_kafka.aio.AIOProducer):
     """What stands between the buffer and the futures of delivered messages.
 
     What follows `_buffer` is used under its lock, as that is.
     """
 
     executor: concurrent.futures.Executor
+    _producer: InnerProducer
+    _clock: Clock
+    _heartbeat: Any
+    _max_block_ms: int
+    _refused = False  # whether the quota has kept a message out of the transaction
     _loops: dict[asyncio.AbstractEventLoop, InLoop]
     _buffer: Buffer
     _in_hand: list[Pending]  # what the worker has that hands over, `_handing`
@@ -48,6 +55,27 @@ class Handing(AIOTransactions):
         _handing: concurrent.futures.Future[dict[Place, BufferError]] | None
         _full: Mapping[Place, BufferError]
     _handing = None
+
+    def _here(self) -> InLoop:
+        """What there is in the event loop that runs."""
+        here = self._loops.get(asyncio.get_running_loop())
+        return self._joined() if here is None else here
+
+    def _joined(self) -> InLoop:
+        """Go on in this loop, too: tasks and waits of one that is closed have ended with it.
+
+        Messages that were taken and have not been handed over still are; nobody awaits their futures any more.
+        """
+        loop = asyncio.get_running_loop()
+        here = InLoop(loop, Beats(self._heartbeat, self.executor, self._producer.keep_alive))
+        with self._buffer.lock:
+            self._loops[loop] = here
+            for each in [each for each in self._loops.values() if each.loop.is_closed()]:
+                del self._loops[each.loop]
+                each.leave_to(here)
+        loop.call_soon(self._settle)
+        self._start_poller()
+        return here
 
     # Handing over -------------------------------------------------------------------------------------------------
 

@@ -19,10 +19,9 @@ from confluent_kafka import KafkaException
 
 from kclient_quota.clients.aio.arguments import configuration, fit_time, workers
 from kclient_quota.clients.aio.buffer import Buffer
-from kclient_quota.clients.aio.handing import Handing
-from kclient_quota.clients.aio.heartbeat import Beats
 from kclient_quota.clients.aio.loops import InLoop, InThisThread, ended
 from kclient_quota.clients.aio.pending import InnerProducer, Pending, message_of, never_blocking
+from kclient_quota.clients.aio.transactions import AIOTransactions
 from kclient_quota.clients.calls import TEXT
 from kclient_quota.clients.producer.caller.waiting import SLICE_MS
 from kclient_quota.clients.producer.transaction import not_taken
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kclient_quota")
 
 
-class AIOProducer(Handing, AIOTelemetryMethods):
+class AIOProducer(AIOTransactions, AIOTelemetryMethods):
     """confluent_kafka.aio's AIOProducer under a quota.
 
     `await produce(...)` takes a message and returns a future of its delivery. It waits while `batch_size` messages
@@ -327,26 +326,6 @@ class AIOProducer(Handing, AIOTelemetryMethods):
                 return False
             self._closer = me
             return True
-
-    def _here(self) -> InLoop:
-        here = self._loops.get(asyncio.get_running_loop())
-        return self._joined() if here is None else here
-
-    def _joined(self) -> InLoop:
-        """Go on in this loop, too: tasks and waits of one that is closed have ended with it.
-
-        Messages that were taken and have not been handed over still are; nobody awaits their futures any more.
-        """
-        loop = asyncio.get_running_loop()
-        here = InLoop(loop, Beats(self._heartbeat, self.executor, self._producer.keep_alive))
-        with self._buffer.lock:
-            self._loops[loop] = here
-            for each in [each for each in self._loops.values() if each.loop.is_closed()]:
-                del self._loops[each.loop]
-                each.leave_to(here)
-        loop.call_soon(self._settle)
-        self._start_poller()
-        return here
 
     # Small parts --------------------------------------------------------------------------------------------------
 

@@ -6,17 +6,15 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-import confluent_kafka.aio
 from confluent_kafka import KafkaError, KafkaException
 
 from kclient_quota.clients.aio.arguments import fit_time
-from kclient_quota.clients.aio.buffer import Buffer
-from kclient_quota.clients.aio.loops import InLoop, ended
-from kclient_quota.clients.aio.pending import InnerProducer, fail
+from kclient_quota.clients.aio.handing import Handing
+from kclient_quota.clients.aio.loops import ended
+from kclient_quota.clients.aio.pending import fail
 from kclient_quota.clients.calls import ends_ms
 from kclient_quota.clients.producer.caller.waiting import SLICE_MS
 from kclient_quota.clients.producer.transaction import State, Transaction
-from kclient_quota.clock import Clock
 
 if TYPE_CHECKING:
     import concurrent.futures
@@ -27,31 +25,18 @@ OFFSETS_AND_GROUP: Final = 2
 """Arguments of `send_offsets_to_transaction` before its timeout."""
 
 
-class AIOTransactions(confluent_kafka.aio.AIOProducer):
+class AIOTransactions(Handing):
     """confluent_kafka.aio's AIOProducer, whose transactions mind the quota and messages that wait for it."""
 
-    _producer: InnerProducer
     _transaction: Transaction
-    _refused = False
     _raises: bool
-    _max_block_ms: int
-    _clock: Clock
-    _buffer: Buffer
     _ends: list[int | None]  # the transactions that are being ended
     if TYPE_CHECKING:  # nothing that `typing.get_type_hints()` of a subclass could not resolve
         _aborting: concurrent.futures.Future[KafkaException] | None
     _aborting = None
 
-    def _drop(self, tell: "Callable[[asyncio.Future[Any]], object]") -> None:
-        """Forget the messages that wait for the quota."""
-        raise NotImplementedError
-
     async def _deliver(self, deadline_ms: int | None, stop: "Callable[[], bool]") -> int:
         """Deliver until all is, `deadline_ms` or `stop()`; returns what is left."""
-        raise NotImplementedError
-
-    def _here(self) -> InLoop:
-        """What there is in the event loop that runs."""
         raise NotImplementedError
 
     def _deadline_ms(self, timeout: float = -1) -> int | None:
