@@ -15,6 +15,7 @@ import pytest
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.clients import limits
 from kclient_quota.testing.apache import ApacheKafka
+from tests.contract.group_talk import Talk
 from tests.contract.scenes import Scenes, named
 from tests.required import require_apache_kafka
 
@@ -62,6 +63,13 @@ def people(secure_cluster: Any) -> Unique:
     """An alice and a bob as whom no other test has been throttled on the shared cluster."""
     number = next(_couples) if isinstance(secure_cluster, ApacheKafka) else 0
     return lambda name: f"{name}-{number}"
+
+
+@pytest.fixture
+def talk(cluster: Any) -> Iterator[Talk]:
+    """Single requests to a broker of the cluster."""
+    with ExitStack() as stack:
+        yield Talk(cluster, stack)
 
 
 @pytest.fixture(autouse=True)

@@ -1,11 +1,9 @@
 """What `__consumer_offsets` says of KIP-848 groups: the same on both brokers, in the words of Kafka's own classes."""
 
-from contextlib import ExitStack
-
 import pytest
 
 from kclient_quota.wire.messages import DeleteGroupsRequest
-from tests.contract.group_talk import Talk, commit, leave
+from tests.contract.group_talk import commit, leave
 from tests.contract.test_group_migration_contract import ClassicReader, alone, subscription
 from tests.contract.test_groups_kip848_contract import Reader, beat, settle
 from tests.contract.told_records import as_json, compacted, latest, plain, records_about
@@ -14,12 +12,6 @@ pytestmark = pytest.mark.timeout(240)
 COMMITTED, CLASSIC, GROUP, PARTITIONS, MEMBER, TARGET_EPOCH, TARGET, CURRENT, REGEX = 1, 2, 3, 4, 5, 6, 7, 8, 16
 A, B = "a" * 22, "b" * 22
 STABLE, UNREVOKED = 0, 1
-
-
-@pytest.fixture
-def talk(cluster):
-    with ExitStack() as stack:
-        yield Talk(cluster, stack)
 
 
 def said_of(cluster, group, topic_id):

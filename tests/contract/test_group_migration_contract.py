@@ -4,24 +4,17 @@ It becomes a group of the consumer protocol with its first member of that, and a
 """
 
 import struct
-from contextlib import ExitStack
 
 import pytest
 
 from kclient_quota.broker.groups.classic.embedded_protocol import read_assignment, write_assignment
 from kclient_quota.wire.messages import ConsumerGroupDescribeRequest, ListGroupsRequest
-from tests.contract.group_talk import Talk, commit, fetch_offsets, heartbeat, join, leave, sync
+from tests.contract.group_talk import commit, fetch_offsets, heartbeat, join, leave, sync
 from tests.contract.test_groups_kip848_contract import Reader, beat, settle
 
 pytestmark = pytest.mark.timeout(120)
 REBALANCE, UNKNOWN_MEMBER, ILLEGAL_GENERATION, INCONSISTENT, ID_REQUIRED = 27, 25, 22, 23, 79
 UNSUPPORTED_VERSION, NOT_FOUND = 35, 69
-
-
-@pytest.fixture
-def talk(cluster):
-    with ExitStack() as stack:
-        yield Talk(cluster, stack)
 
 
 def subscription(topic, owned=()):

@@ -1,9 +1,6 @@
 """Transactions request by request: the same error codes and values on both brokers."""
 
 import time
-from contextlib import ExitStack
-
-import pytest
 
 from kclient_quota.wire.batches import TRANSACTIONAL
 from kclient_quota.wire.messages import (
@@ -17,13 +14,7 @@ from kclient_quota.wire.messages import (
     TxnOffsetCommitRequest,
 )
 from kclient_quota.wire.records import Record, build_batch
-from tests.contract.group_talk import Talk, fetch_offsets, stable
-
-
-@pytest.fixture
-def talk(cluster):
-    with ExitStack() as stack:
-        yield Talk(cluster, stack)
+from tests.contract.group_talk import fetch_offsets, stable
 
 
 class Producer:

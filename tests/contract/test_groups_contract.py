@@ -3,9 +3,6 @@
 import threading
 import time
 import uuid
-from contextlib import ExitStack
-
-import pytest
 
 from kclient_quota.wire.messages import (
     DeleteGroupsRequest,
@@ -14,7 +11,6 @@ from kclient_quota.wire.messages import (
     OffsetDeleteRequest,
 )
 from tests.contract.group_talk import (
-    Talk,
     commit,
     fetch_offsets,
     heartbeat,
@@ -24,12 +20,6 @@ from tests.contract.group_talk import (
     stable,
     sync,
 )
-
-
-@pytest.fixture
-def talk(cluster):
-    with ExitStack() as stack:
-        yield Talk(cluster, stack)
 
 
 def test_a_member_from_join_to_leave(talk, unique):

@@ -1,25 +1,15 @@
 """KIP-848 request by request: the same error codes and values on both brokers."""
 
 import time
-from contextlib import ExitStack
-
-import pytest
 
 from kclient_quota.wire.messages import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupHeartbeatRequest,
 )
 from tests.contract.group_talk import (
-    Talk,
     commit,
     fetch_offsets,
 )
-
-
-@pytest.fixture
-def talk(cluster):
-    with ExitStack() as stack:
-        yield Talk(cluster, stack)
 
 
 def beat(talk, group, member_id, epoch=0, **said):

@@ -2,22 +2,14 @@
 
 import struct
 import time
-from contextlib import ExitStack
 
-import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from kclient_quota.wire.messages import DeleteGroupsRequest
-from tests.contract.group_talk import Talk, commit, leave, stable
+from tests.contract.group_talk import commit, leave, stable
 from tests.contract.told_records import assert_internal
 
 TOPIC = "__consumer_offsets"
-
-
-@pytest.fixture
-def talk(cluster):
-    with ExitStack() as stack:
-        yield Talk(cluster, stack)
 
 
 def text(value):

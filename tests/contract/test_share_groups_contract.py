@@ -29,12 +29,6 @@ Fetch, Acknowledge = ShareFetchRequest, ShareAcknowledgeRequest
 LEFT, FINAL = -1, -1
 
 
-@pytest.fixture
-def talk(cluster):
-    with ExitStack() as stack:
-        yield Talk(cluster, stack)
-
-
 def new_id():
     """As Java's `Uuid.toString`."""
     return urlsafe_b64encode(uuid4().bytes).rstrip(b"=").decode()

@@ -1,12 +1,10 @@
 """`__transaction_state` as a topic that is read: the same records on both brokers, but for producer ids and times."""
 
 import struct
-from contextlib import ExitStack
 
 import pytest
 
 from kclient_quota.wire.messages import MetadataRequest
-from tests.contract.group_talk import Talk
 from tests.contract.test_group_transactions_contract import Producer
 from tests.contract.test_offsets_topic_contract import records_of
 from tests.contract.test_transactions_v2_contract import end
@@ -14,12 +12,6 @@ from tests.contract.test_transactions_v2_contract import end
 pytestmark = pytest.mark.timeout(120)
 TOPIC = "__transaction_state"
 EMPTY, ONGOING, PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT = range(6)
-
-
-@pytest.fixture
-def talk(cluster):
-    with ExitStack() as stack:
-        yield Talk(cluster, stack)
 
 
 def test_what_becomes_of_a_transaction_can_be_read(cluster, talk, unique):

@@ -1,7 +1,5 @@
 """Transactions whose epoch ends with them (KIP-890, `transaction.version` 2), and who sees them."""
 
-from contextlib import ExitStack
-
 import pytest
 
 from kclient_quota.wire.messages import (
@@ -10,17 +8,11 @@ from kclient_quota.wire.messages import (
     ListTransactionsRequest,
 )
 from tests.contract.administered import eventually
-from tests.contract.group_talk import Talk, fetch_offsets
+from tests.contract.group_talk import fetch_offsets
 from tests.contract.test_group_transactions_contract import Producer, read_log
 
 pytestmark = pytest.mark.timeout(120)
 FENCED, OLD_EPOCH, NOTHING_TO_COMMIT = 90, 47, 48
-
-
-@pytest.fixture
-def talk(cluster):
-    with ExitStack() as stack:
-        yield Talk(cluster, stack)
 
 
 def end(producer, *, commit, epoch=None):
