@@ -14,11 +14,10 @@ from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.broker.authorizer import AclOperation, AclPermission, PatternType, ResourceType
 from kclient_quota.cli.main import main
 from kclient_quota.wire import messages as m
-from kclient_quota.wire.messages import API
 from kclient_quota.wire.records import Record, build_batch
 from kclient_quota.wire.schema import Struct
 from tests.contract.administered import GUARDED, apache, eventually
-from tests.contract.wire_client import Wire, connected
+from tests.contract.wire_client import ask, connected
 
 pytestmark = pytest.mark.timeout(120)
 TOPIC, GROUP, CLUSTER, TRANSACTION = (
@@ -53,10 +52,6 @@ def connected_as(cluster, user):
         token = f"\0{user}\0secret".encode()
         assert not wire.ask(m.SaslAuthenticateRequest(auth_bytes=token), m.SaslAuthenticateResponse, 2).error_code
         yield wire
-
-
-def ask(wire: Wire, request, version):
-    return wire.ask(request, API[type(request).__schema__.api_key].response, version)
 
 
 def errors(answer):

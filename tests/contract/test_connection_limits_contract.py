@@ -7,9 +7,8 @@ import pytest
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.testing.apache import ApacheKafka
 from kclient_quota.wire import messages as m
-from kclient_quota.wire.messages import API
 from tests.contract.administered import eventually
-from tests.contract.wire_client import connected
+from tests.contract.wire_client import ask, connected
 from tests.required import require_apache_kafka
 
 pytestmark = pytest.mark.timeout(120)
@@ -29,10 +28,6 @@ def cluster(request):
     require_apache_kafka()
     with ApacheKafka(properties={"num.network.threads": "1"}) as running:
         yield running
-
-
-def ask(wire, request, version):
-    return wire.ask(request, API[type(request).__schema__.api_key].response, version)
 
 
 def alter(wire, name, **values):

@@ -3,9 +3,8 @@
 import pytest
 
 from kclient_quota.wire import messages as m
-from kclient_quota.wire.messages import API
 from tests.contract.administered import eventually
-from tests.contract.wire_client import connected
+from tests.contract.wire_client import ask, connected
 
 pytestmark = pytest.mark.timeout(120)
 TOPIC, BROKER, LOGGER, GROUP = 2, 4, 8, 32
@@ -13,10 +12,6 @@ DYNAMIC_BROKER, DYNAMIC_DEFAULT = 2, 3
 UPGRADE, SAFE_DOWNGRADE = 1, 2
 SET, DELETE, APPEND = 0, 1, 2
 INVALID_UPDATE, INVALID_CONFIG, INVALID_REQUEST = 95, 40, 42
-
-
-def ask(wire, request, version):
-    return wire.ask(request, API[type(request).__schema__.api_key].response, version)
 
 
 def features(wire):

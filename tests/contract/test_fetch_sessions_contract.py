@@ -5,18 +5,13 @@ import time
 import pytest
 
 from kclient_quota.wire import messages as m
-from kclient_quota.wire.messages import API
 from kclient_quota.wire.records import Record, build_batch
 from tests.contract.administered import eventually
-from tests.contract.wire_client import connected
+from tests.contract.wire_client import ask, connected
 
 pytestmark = pytest.mark.timeout(120)
 NO_SUCH_SESSION, WRONG_EPOCH, UNKNOWN_TOPIC, NOT_LEADER = 70, 71, 3, 6
 FINAL = -1
-
-
-def ask(wire, request, version):
-    return wire.ask(request, API[type(request).__schema__.api_key].response, version)
 
 
 def fetch(session=0, epoch=0, read=(), forget=(), topic=None, max_wait_ms=0):

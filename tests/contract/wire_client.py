@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from kclient_quota.wire.codec import decode
 from kclient_quota.wire.frame import RequestHeader, decode_response_header, encode_request, response_header_version
-from kclient_quota.wire.messages import ListOffsetsRequest, ListOffsetsResponse
+from kclient_quota.wire.messages import API, ListOffsetsRequest, ListOffsetsResponse
 from kclient_quota.wire.schema import Request, Response
 
 R = TypeVar("R", bound=Response)
@@ -54,6 +54,11 @@ class Wire:
             assert piece, "the broker closed the connection"
             found += piece
         return found
+
+
+def ask(wire: Wire, request: Request, version: int) -> Any:
+    """Sends a request; its answer."""
+    return wire.ask(request, API[type(request).__schema__.api_key].response, version)
 
 
 @contextmanager
