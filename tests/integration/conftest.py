@@ -1,11 +1,14 @@
 """What these tests share: a broker, Kafka's own tools, and tidying up."""
 
 from collections.abc import Iterator
+from typing import Any
 
+import confluent_kafka
 import pytest
 
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.clients import limits
+from tests.integration.agents_runs import filled
 from tests.integration.event_loops import Loop, made
 from tests.integration.made_producers import close_what_was_made
 
@@ -27,6 +30,23 @@ def broker() -> Iterator[EmbeddedBroker]:
     """A broker of the test's own, with a topic of one partition."""
     with EmbeddedBroker(topics={"orders": 1}) as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[str]:
+    """Of a broker that has messages for programs under a tracing agent."""
+    with filled() as address:
+        yield address
+
+
+@pytest.fixture
+def group(cluster: Any) -> Iterator[Any]:
+    """Of group g, whose coordinator is broker 1."""
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "g"})
+    try:
+        yield consumer.consumer_group_metadata()
+    finally:
+        consumer.close()
 
 
 @pytest.fixture

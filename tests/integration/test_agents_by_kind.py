@@ -4,11 +4,9 @@ Each kind puts something else in the place of confluent_kafka's classes; those k
 Instana's, Dynatrace's and SkyWalking's, and two of them at once. `wrapt` comes with OpenTelemetry's instrumentation.
 """
 
-from typing import Any
-
 import pytest
 
-from tests.integration.agents_runs import MESSAGES, filled, printed
+from tests.integration.agents_runs import MESSAGES, printed
 
 pytest.importorskip("wrapt")
 
@@ -169,12 +167,6 @@ consumer.commit(asynchronous=False)
 consumer.close()
 print(json.dumps([seen, [[key for key, _ in found or ()] for found in headers]]))
 """
-
-
-@pytest.fixture(scope="module")
-def servers() -> Any:
-    with filled() as address:
-        yield address
 
 
 @pytest.mark.parametrize("serializing", [False, True], ids=["plain values", "serializing"])

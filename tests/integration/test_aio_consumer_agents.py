@@ -13,7 +13,7 @@ from confluent_kafka import KafkaException
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.broker.security.bearer_tokens import TokenRules
 from kclient_quota.clients.aio import AIOConsumer
-from tests.integration.agents_runs import filled, printed
+from tests.integration.agents_runs import printed
 
 SCRIPT = """
 import asyncio, json, sys
@@ -66,12 +66,6 @@ async def main():
 asyncio.run(main())
 print(json.dumps(spans))
 """
-
-
-@pytest.fixture(scope="module")
-def servers() -> Any:
-    with filled() as address:
-        yield address
 
 
 def spans_of(servers: str, when: str, whose: str, limit: int | None, how: str) -> Any:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.agents_runs import filled, printed
+from tests.integration.agents_runs import printed
 
 SCRIPT = """
 import json, sys
@@ -96,12 +96,6 @@ consumer.commit(asynchronous=False)
 consumer.close()
 print(json.dumps(seen))
 """
-
-
-@pytest.fixture(scope="module")
-def servers() -> Any:
-    with filled() as address:
-        yield address
 
 
 def seen_by(agent: str, servers: str, whose: str, limit: int | None, how: str) -> Any:

@@ -8,7 +8,6 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any
 
-import confluent_kafka
 import pytest
 from confluent_kafka import TopicPartition
 
@@ -27,16 +26,6 @@ def cluster() -> Iterator[KafkaBroker]:
     with KafkaBroker(brokers=3, topics={"orders": 3}) as cluster:
         cluster.set_quota(client_id="app", producer_byte_rate=1_000_000)
         yield cluster
-
-
-@pytest.fixture
-def group(cluster: KafkaBroker) -> Iterator[Any]:
-    """Of group g, whose coordinator is broker 1."""
-    consumer = confluent_kafka.Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "g"})
-    try:
-        yield consumer.consumer_group_metadata()
-    finally:
-        consumer.close()
 
 
 def conf(cluster: KafkaBroker) -> dict[str, Any]:

@@ -6,7 +6,6 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import confluent_kafka
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
@@ -27,16 +26,6 @@ AGES_S = 60
 def cluster() -> Iterator[EmbeddedBroker]:
     with EmbeddedBroker(brokers=3, topics={"orders": 3}) as cluster:
         yield cluster
-
-
-@pytest.fixture
-def group(cluster: EmbeddedBroker) -> Iterator[Any]:
-    """Of group g, whose coordinator is broker 1."""
-    consumer = confluent_kafka.Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "g"})
-    try:
-        yield consumer.consumer_group_metadata()
-    finally:
-        consumer.close()
 
 
 def begun(
