@@ -8,6 +8,10 @@ from types import FrameType
 from typing import Any
 
 
+class Stop(Exception):  # noqa: N818 - as `KeyboardInterrupt`, no error
+    """What the handler of a signal raises."""
+
+
 @contextmanager
 def handled(handler: Callable[[], object]) -> Iterator[None]:
     """The signal is handled so."""

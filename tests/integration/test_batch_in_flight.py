@@ -19,14 +19,11 @@ from kclient_quota.clients.consumer.receiving import receiving
 from kclient_quota.clients.consumer.receiving.held import ReceivedOffsets
 from kclient_quota.clients.heartbeat import Beat
 from kclient_quota.pacing.fetching.fetch_sizes import FetchSizes
+from tests.signals import Stop
 
 EACH = 200
 NEAR = FetchSizes(5_000, 20_000)
 FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)
-
-
-class Stop(Exception):  # noqa: N818 - as `KeyboardInterrupt`, no error
-    """What the handler of a signal raises."""
 
 
 @pytest.fixture(scope="module")

@@ -14,13 +14,10 @@ from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.clients.consumer import Consumer
 from kclient_quota.clients.consumer.receiving import fetching, receiving, recovering
 from kclient_quota.pacing.fetching.fetch_sizes import FetchSizes
+from tests.signals import Stop
 
 PARTITIONS, EACH, BEFORE = 3, 300, 350
 WHERE = {fetching.__file__, receiving.__file__, recovering.__file__}
-
-
-class Stop(Exception):  # noqa: N818 - as `KeyboardInterrupt`, no error
-    """What the handler of a signal raises."""
 
 
 @pytest.fixture(scope="module")

@@ -6,13 +6,10 @@ from typing import NoReturn
 import pytest
 
 from kclient_quota.clients.calls import interruptible
+from tests.signals import Stop
 
 LOOKED_UP = "Module not found when looking up confluent_kafka.ThrottleEvent"
 SET = "<built-in method append of collections.deque object> returned a result with an exception set"
-
-
-class Stop(Exception):  # noqa: N818 - as `KeyboardInterrupt`, no error
-    """A handler's."""
 
 
 def raising(error: BaseException, cause: BaseException | None = None) -> Callable[[], NoReturn]:
