@@ -76,8 +76,22 @@ def test_a_large_quota_that_is_used_in_bursts(apart: bool) -> None:
     assert (told.count, told.late) == (number, 0)
 
 
-@pytest.mark.parametrize("apart", [False, True], ids=["its-own-poll", "another-thread-polls"])
-def test_a_quota_that_is_taken_away(apart: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def produce(producer: Producer, told: Told) -> None:
+    producer.produce("orders", b"x" * 1_000, on_delivery=told)
+
+
+def produce_batch(producer: Producer, told: Told) -> None:
+    assert producer.produce_batch("orders", [{"value": b"x" * 1_000}], on_delivery=told) == 1
+
+
+@pytest.mark.parametrize(
+    ("send", "apart"),
+    [(produce, False), (produce, True), (produce_batch, False)],
+    ids=["its-own-poll", "another-thread-polls", "batches"],
+)
+def test_a_quota_that_is_taken_away(
+    send: Callable[[Producer, Told], None], apart: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(limits, "REFRESH_MS", 500)
     monkeypatch.setattr(limits, "MIN_REFRESH_MS", 100)
     told, left = Told(), 300
@@ -89,7 +103,7 @@ def test_a_quota_that_is_taken_away(apart: bool, monkeypatch: pytest.MonkeyPatch
             began, number = time.monotonic(), 0
             with polled(producer, apart=apart) as pause:
                 while left and time.monotonic() < began + 30:
-                    producer.produce("orders", b"x" * 1_000, on_delivery=told)
+                    send(producer, told)
                     pause(0)
                     number += 1
                     if number == 300:

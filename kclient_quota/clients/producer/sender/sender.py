@@ -119,7 +119,7 @@ class Sender:
                     return
                 wait_ms: float = IDLE_MS
                 try:
-                    if is_free := self._opens() and not (outbox.in_flight or self.straight.is_late):
+                    if is_free := self._opens() and not self.straight.is_late:
                         self.straight.serve_what_nobody_polls_for(producer)
                         return
                     wait_ms = self._step(producer)

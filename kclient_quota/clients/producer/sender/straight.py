@@ -52,8 +52,7 @@ class Straight:
     def give(self, now_ms: int, *, may: bool) -> None:
         """Say how much of a large quota callers may use themselves now; `may`: nothing could be overtaken by it."""
         outbox, left = self._outbox, self._outbox.spare
-        is_late = outbox.in_flight or self.is_late or outbox.reports
-        (set.add if is_late else set.discard)(outbox.spare_bars, "late")
+        (set.add if self.is_late or outbox.reports else set.discard)(outbox.spare_bars, "late")
         given = self._core.spare_bytes(now_ms, left, may=may, wants=self._is_rush(now_ms))
         outbox.spare += given - left  # callers may have taken from it meanwhile
         outbox.is_spare = outbox.spare > 0
@@ -81,8 +80,8 @@ class Straight:
 
     @property
     def is_late(self) -> bool:
-        """Whether there are reports that wait for others of the sender's."""
-        return bool(self._outbox.late or self._late)
+        """Whether there are reports to come of what the sender has handed over, or that wait for those."""
+        return bool(self._outbox.in_flight or self._outbox.late or self._late)  # the way that they go
 
     def reported(self, callback: Callback | None, *, is_seen: bool) -> Callback | None:
         """What librdkafka is to call where nothing limits.
@@ -92,11 +91,10 @@ class Straight:
         `is_seen`: an agent looks at it, and is to see the application's own.
         """
         self._calls += 1
-        is_late = bool(self._outbox.in_flight) or self.is_late
-        if is_seen or (self._calls > SELDOM and not is_late):
+        if is_seen or (self._calls > SELDOM and not self.is_late):
             self._outbox.end_lull()
             return callback
-        self._outbox.is_mixed |= is_late  # two threads that serve it have a batch in turns
+        self._outbox.is_mixed |= self.is_late  # two threads that serve it have a batch in turns
         return partial(self._report, callback, self._lines.handed)
 
     def in_order(self, callback: Callback | None) -> Callback | None:
