@@ -35,7 +35,7 @@ def test_what_librdkafka_tells_is_not_kept_for_who_never_polls(quota: int | None
                 time.sleep(0.01)
             assert producer.with_librdkafka() <= MANY
             assert callers == ["MainThread"] * count * flushes
-            producer.poll(0)
+            assert producer.flush(10) == 0  # on a busy machine it is delivered only now
             assert callers == ["MainThread"] * count
 
 
