@@ -5,12 +5,10 @@ from typing import Any
 import pytest
 from confluent_kafka import Message
 
-from kclient_quota.clients.producer.outbox import Handed, Outbox
-from kclient_quota.clients.producer.sender.answers import put_report
-from kclient_quota.clients.producer.sender.lines import PartitionLines
-from kclient_quota.clients.producer.sender.straight import SELDOM, Straight
+from kclient_quota.clients.producer.outbox import Handed
+from kclient_quota.clients.producer.sender.straight import SELDOM
 from kclient_quota.pacing.sending.turns import ANY_PARTITION, Waiting
-from tests.unit.clients.producer_world import LIMITED, core_of
+from tests.unit.clients.producer_world import LIMITED, core_of, sender_of
 
 T0 = 1_000_000
 
@@ -19,10 +17,10 @@ class World:
     """A sender's messages and those of callers, which librdkafka reports one by one."""
 
     def __init__(self) -> None:
-        self.outbox, self.lines, self.told = Outbox(), PartitionLines(), []
+        self.core, self.told = core_of(LIMITED), []
+        self.sender = sender_of(self.core)
+        self.outbox, self.lines, self.straight = self.sender.outbox, self.sender._lines, self.sender.straight
         self.outbox.is_watched, self.outbox.is_open, self.outbox.is_running = False, True, True
-        self.core = core_of(LIMITED)
-        self.straight = Straight(self.outbox, self.core, self.lines)
 
     def tell(self, _error: object, message: Any) -> None:
         self.told.append(message.value())
@@ -41,12 +39,7 @@ class World:
 
     def step(self) -> None:
         """What the sender does with reports."""
-        for _, line in self.lines:
-            for gone, _ in line.reported(T0):
-                self.outbox.in_flight -= 1
-                handed = gone.message.payload
-                put_report(self.outbox, handed.callback, None, handed.report[None])
-        self.straight.report_late()
+        self.sender._collect(T0)
 
     def poll(self) -> list[bytes]:
         self.outbox.serve()
@@ -124,6 +117,15 @@ def test_what_is_reported_while_the_sender_looks_keeps_its_place() -> None:
     assert world.poll() == [b"1"]
     world.step()
     assert world.poll() == [b"2", b"3"]
+
+
+def test_between_two_of_the_sender_s_they_come_where_they_were_handed_over() -> None:
+    world = World()
+    reports = world.of_sender(0, b"1"), world.of_caller(0, b"2"), world.of_sender(0, b"3"), world.of_caller(0, b"4")
+    for report in reports:
+        report()
+    world.step()
+    assert world.poll() == [b"1", b"2", b"3", b"4"]
 
 
 def test_a_sender_is_woken_for_one_that_comes_when_it_has_ended() -> None:

@@ -10,13 +10,11 @@ import pytest
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError, KafkaException
 
 from kclient_quota.clients.producer.core import Lost
-from kclient_quota.clients.producer.outbox import Handed, Outbox
+from kclient_quota.clients.producer.outbox import Handed
 from kclient_quota.clients.producer.sender.answers import NO_TOPIC_MS
 from kclient_quota.clients.producer.sender.sender import Sender
-from kclient_quota.clients.throttle_log import WorthLog
 from kclient_quota.pacing.sending.turns import Waiting
-from kclient_quota.testing.clock import ManualClock
-from tests.unit.clients.producer_world import LIMITED, core_of
+from tests.unit.clients.producer_world import LIMITED, core_of, sender_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,20 +37,6 @@ class Core:
 
     def retry(self, _message: Waiting, _now_ms: int) -> tuple[int, None]:
         return self.wait_ms, None
-
-
-def sender_of(core: Any) -> Sender:
-    transaction: Any = SimpleNamespace(lost=None, possible=False, is_late=lambda _now_ms: False)
-    metrics: Any = SimpleNamespace(lanes=[""], on_sent=lambda *_: None, on_lost=lambda *_: None)
-    return Sender(
-        Outbox(),
-        core,
-        transaction,
-        clock=ManualClock(0),
-        lock=threading.RLock(),
-        metrics=metrics,
-        worth=WorthLog("app", "none", 1_000),
-    )
 
 
 def message() -> tuple[Waiting, Handed]:

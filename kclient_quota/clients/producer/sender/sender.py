@@ -384,6 +384,7 @@ class Sender:
             for (broker, message, *_), is_waited_for in line.reported(now_ms):
                 self.outbox.in_flight -= 1
                 settled[broker] = settled.get(broker, 0) + message.raw_bytes * is_waited_for
+                self.straight.report_late()  # what was handed over before this one, and after the last
                 for error, reported in message.payload.report.items():
                     put_report(self.outbox, message.payload.callback, error, reported)
                     if error is not None:
