@@ -76,22 +76,9 @@ def test_a_large_quota_that_is_used_in_bursts(apart: bool) -> None:
     assert (told.count, told.late) == (number, 0)
 
 
-def produce(producer: Producer, told: Told) -> None:
-    producer.produce("orders", b"x" * 1_000, on_delivery=told)
-
-
-def produce_batch(producer: Producer, told: Told) -> None:
-    assert producer.produce_batch("orders", [{"value": b"x" * 1_000}], on_delivery=told) == 1
-
-
-@pytest.mark.parametrize(
-    ("send", "apart"),
-    [(produce, False), (produce, True), (produce_batch, False)],
-    ids=["its-own-poll", "another-thread-polls", "batches"],
-)
-def test_a_quota_that_is_taken_away(
-    send: Callable[[Producer, Told], None], apart: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("batch", [1, 2], ids=["one-by-one", "batches"])
+@pytest.mark.parametrize("apart", [False, True], ids=["its-own-poll", "another-thread-polls"])
+def test_a_quota_that_is_taken_away(apart: bool, batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "REFRESH_MS", 500)
     monkeypatch.setattr(limits, "MIN_REFRESH_MS", 100)
     told, left = Told(), 300
@@ -103,13 +90,16 @@ def test_a_quota_that_is_taken_away(
             began, number = time.monotonic(), 0
             with polled(producer, apart=apart) as pause:
                 while left and time.monotonic() < began + 30:
-                    send(producer, told)
+                    if batch == 1:
+                        producer.produce("orders", b"x" * 1_000, on_delivery=told)
+                    else:
+                        producer.produce_batch("orders", [{"value": b"x" * 1_000}] * batch, on_delivery=told)
                     pause(0)
-                    number += 1
+                    number += batch
                     if number == 300:
                         cluster.set_quota(client_id="app", producer_byte_rate=None)
                     left -= producer._kq_outbox.is_open
-                    time.sleep(0.004)
+                    time.sleep(0.004 * batch)
                 assert producer.flush(30) == 0
     assert not left, "it has never been let go"
     assert (told.count, told.late) == (number, 0)

@@ -5,6 +5,7 @@ from collections import defaultdict, deque
 from types import SimpleNamespace
 from typing import Any
 
+from confluent_kafka import Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -51,7 +52,7 @@ class Librdkafka:
 
     def arrive(self) -> None:
         for handed in self.queue:
-            handed.report[None] = None  # type: ignore[assignment] # stands for a message
+            handed.report[None] = Message(topic=TOPIC, partition=0)
         self.queue.clear()
 
 

@@ -22,6 +22,7 @@ from confluent_kafka import KafkaError, Message
 
 from kclient_quota.clients.calls import Bell, held_with, is_needed
 from kclient_quota.clock import monotonic, sleep
+from kclient_quota.pacing.sending.turns import Partition
 
 logger = logging.getLogger("kclient_quota")
 
@@ -135,19 +136,18 @@ class Outbox:
         inbox: messages, and what else the sender is to do, in order.
         notices: what librdkafka and the cluster have said, for the core.
         reports: delivery reports and events for the application's callbacks, which run in its own calls only.
-        late: reports of what callers have handed over that wait for the sender's of before; it has taken `held` more.
+        late: reports that wait for those of before, by partition, and in order; no partition leaves it.
         raised: what a callback has raised, the last of them, within a call that was not to end for it.
         silent: an entry for each message that no callback wants to hear of: `poll()` returns for it all the same.
         accepted: messages put into `inbox` so far.
         finished: messages that the sender is done with.
-        no_topics: those that librdkafka has refused a message for: it says so itself, until when the sender asks again.
+        no_topics: those that librdkafka refuses messages for: it says so itself, until when the sender asks again.
         given_up: what its callers wait with no more, until the sender has seen that.
         is_open: whether nothing limits the producer: its callers go straight to librdkafka.
         is_watched: whether interceptors or an agent look at each message, or at each report, or somebody waits for the
             first message's topic: none goes straight.
         is_lull: whether messages come seldom: those that go straight are reported by way of us.
-        is_spare: whether most of a large quota is not used: callers hand messages to librdkafka themselves, as long as
-            `spare` is above 0.
+        is_spare: whether most of a large quota is unused: callers hand over messages themselves while there is `spare`.
         spare: bytes that they may; several of them may each take from it what was left for the others.
         bars: why none goes straight; empty where it is open, and not watched. To look at more would be a good part of
             a call, and of what is changed in one step no interrupt, nor another thread, sees half.
@@ -178,23 +178,18 @@ class Outbox:
     def __init__(self) -> None:
         self.lock = held_with()
         self.bars, self.spare_bars = {"limit", "watcher", "lull"}, {"use", "watcher"}
-        self.spare = 0.0
-        self.polls_straight = False
-        self.inbox = Inbox()
+        self.spare, self.polls_straight = 0.0, False
+        self.inbox, self.news = Inbox(), Bell()
         self.notices: deque[Callable[[Any, int], object]] = deque(maxlen=MOST_NOTICES)
-        self.reports: deque[Report] = deque()
-        self.late: deque[Report] = deque()
+        self.reports, self.late = deque[Report](), dict[Partition, deque[Report]]()
         self.raised: BaseException | None = None
-        self.silent: deque[None] = deque(maxlen=MOST_NOTICES)
-        self.news = Bell()
-        self.accepted = self.finished = self.in_flight = self.held = 0
+        self.silent = deque[None](maxlen=MOST_NOTICES)
+        self.accepted = self.finished = self.in_flight = self.sender = self.closing = 0
         self.no_topics: dict[str, int] = {}
         self.given_up: set[Handed] = set()
         self.free_bytes: dict[str, int] = {}
-        self.is_mixed = self.is_running = self.stops = self.is_broken = self.is_ending = self.has_no_thread = (
-            self.is_forked
-        ) = False
-        self.sender = self.closing = 0
+        self.is_mixed = self.is_running = self.stops = self.is_broken = False
+        self.is_ending = self.has_no_thread = self.is_forked = False
         self.start: Callable[[], object] = int
         self.calling: dict[int, bool] = {}
         _all.add(self)
@@ -247,6 +242,11 @@ class Outbox:
     def is_polled_straight(self) -> bool:
         """Whether a `poll(0)` has nothing to do but to have librdkafka call back."""
         return not (self.is_lull and self.is_mixed) if self.is_open else self.is_spare and not self.in_flight
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether something of before is to be told of yet, or may be."""
+        return bool(self.in_flight or self.reports or any(self.late.values()))
 
     @property
     def has_spare(self) -> bool:
@@ -372,7 +372,7 @@ class Outbox:
         for kept in (self.reports, self.late, self.silent, self.given_up):
             kept.clear()
         self.raised = None
-        self.accepted = self.finished = self.in_flight = self.held = 0
+        self.accepted = self.finished = self.in_flight = 0
         self.is_forked = True
         self.is_open = self.is_running = self.is_spare = False
 

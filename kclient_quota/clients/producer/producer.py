@@ -183,7 +183,7 @@ class PacedProducer(TakingProducer, TelemetryMethods):
         """
         callback = on_delivery if callback is None else callback
         is_plain = not (self._kq_outbox.bars - {"watcher", "lull"} or self._kq_chain or self._kq_errors_only)
-        if (is_plain and (self._kq_closed or not self._kq_sender.straight.is_late)) or not self._kq_is_batch(messages):
+        if (is_plain and not self._kq_outbox.is_behind) or not self._kq_is_batch(messages):
             self._kq_outbox.end_lull()  # before librdkafka has any
             taken = super().produce_batch(topic, messages, partition, callback)  # or it says what is wrong
             if taken and self._kq_beginning.is_wanted:

@@ -1,11 +1,13 @@
 """What callers hand over themselves is told of after what the sender handed over before, partition by partition."""
 
+from collections import deque
 from typing import Any
 
 import pytest
 from confluent_kafka import Message
 
-from kclient_quota.clients.producer.outbox import Handed
+from kclient_quota import Producer
+from kclient_quota.clients.producer.outbox import Handed, Outbox
 from kclient_quota.clients.producer.sender.straight import SELDOM
 from kclient_quota.pacing.sending.turns import ANY_PARTITION, Waiting
 from tests.unit.clients.producer_world import LIMITED, core_of, sender_of
@@ -57,10 +59,10 @@ def test_they_wait_for_what_was_handed_over_before_and_is_not_told_of() -> None:
     before()
     after()
     assert world.poll() == [], "the sender has not looked"
-    assert len(world.outbox.late) + world.outbox.held == 1
+    assert world.straight.is_late
     world.step()
     assert world.poll() == [b"1", b"2"]
-    assert len(world.outbox.late) + world.outbox.held == 0
+    assert not world.straight.is_late
 
 
 def test_they_do_not_wait_for_what_the_sender_has_handed_over_later() -> None:
@@ -90,6 +92,14 @@ def test_but_for_one_that_librdkafka_has_chosen_a_partition_for(partition: int) 
     before()
     world.step()
     assert world.poll() == [b"1", b"2"]
+
+
+def test_unless_that_has_no_leader_for_minutes() -> None:
+    world = World()
+    world.of_sender(1, b"never", placed=ANY_PARTITION)
+    world.lines.of(("orders", ANY_PARTITION)).strays = 1
+    world.of_caller(0, b"1")()
+    assert world.poll() == [b"1"]
 
 
 def test_none_passes_one_that_waits_or_is_about_to_be_told_of() -> None:
@@ -145,6 +155,7 @@ def test_callers_callbacks_pass_by_here_until_nothing_of_before_is_to_be_told() 
     assert world.outbox.is_mixed
     before()
     world.step()
+    world.poll()
     assert world.straight.reported(print, is_seen=False) is print
 
 
@@ -163,3 +174,88 @@ def test_of_what_is_to_spare_none_goes_past_us_while_something_of_before_is_to_b
     world.straight.give(T0, may=True)
     assert "late" not in world.outbox.spare_bars
     assert world.straight.in_order(print) is print
+
+
+def test_what_librdkafka_calls_past_us_comes_after_what_it_has_called_here_just_before() -> None:
+    """Where messages come in rushes, all but the first of those that come while nothing limits."""
+    world = World()
+    through_us = world.of_caller(0, b"1")
+    other = world.of_sender(1, b"other")
+    other()
+    world.step()
+    through_us()
+    world.tell(None, message_of(0, b"2"))
+    assert world.poll() == [b"other", b"1", b"2"]
+
+
+def test_none_waits_for_another_partition_s_that_waits() -> None:
+    world = World()
+    through_us = world.of_caller(0, b"1")
+    world.of_sender(1, b"never")
+    world.of_caller(1, b"waits")()
+    through_us()
+    assert world.poll() == [b"1"]
+
+
+def test_what_the_sender_has_handed_over_after_what_waits_is_told_of_after_it() -> None:
+    world = World()
+    calls = world.of_sender(0, b"1"), world.of_caller(0, b"2"), world.of_sender(0, b"3"), world.of_caller(0, b"4")
+    for call in calls:
+        call()
+    world.step()
+    assert world.poll() == [b"1", b"2", b"3", b"4"]
+
+
+def test_and_after_what_it_had_librdkafka_choose_a_partition_for() -> None:
+    world = World()
+    calls = world.of_sender(0, b"1", placed=ANY_PARTITION), world.of_sender(1, b"2", placed=ANY_PARTITION)
+    world.of_sender(1, b"3")()
+    calls[1]()
+    world.step()
+    assert world.poll() == []
+    calls[0]()
+    world.step()
+    assert world.poll() == [b"1", b"2", b"3"]
+
+
+def test_nothing_goes_past_us_while_what_the_sender_has_reported_is_not_told_of() -> None:
+    """Nor is a producer that nobody polls ever emptied for that."""
+    world = World()
+    world.of_sender(0, b"1")()
+    world.step()
+    for _ in range(2 * SELDOM):
+        assert world.straight.reported(print, is_seen=False) is not print
+    assert world.outbox.is_mixed
+    world.poll()
+    assert world.straight.reported(print, is_seen=False) is print
+
+
+def test_a_sender_that_has_looked_just_before_looks_again() -> None:
+    world = World()
+    world.of_sender(0, b"1")
+    world.of_caller(0, b"2")()
+    assert not world.outbox.inbox.empty()
+
+
+def test_at_the_end_all_are_told_of() -> None:
+    world = World()
+    world.of_sender(0, b"never")
+    world.of_caller(0, b"1")()
+    world.straight.report_late(all_of_them=True)
+    assert world.poll() == [b"1"]
+
+
+def test_what_is_told_of_while_messages_are_counted_is_not_missed() -> None:
+    """Or `flush()` would return 0 before its callback is called."""
+    outbox, lates = Outbox(), deque([(print, None, message_of(0, b"1"))])
+
+    class Moved(dict[Any, Any]):
+        def values(self) -> Any:
+            outbox.reports.extend(lates)
+            lates.clear()
+            return super().values()
+
+    outbox.late = Moved({("orders", 0): lates})
+    producer = Producer.__new__(Producer)
+    object.__setattr__(producer, "_kq_outbox", outbox)
+    assert len(producer) == 1

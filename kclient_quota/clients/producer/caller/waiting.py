@@ -147,7 +147,8 @@ class WaitingProducer(CProducer):
             return len(outbox)
         before = outbox.in_flight
         direct = super().__len__() - max(before, outbox.in_flight)
-        return len(outbox) + len(outbox.reports) + len(outbox.late) + outbox.held + max(0, direct)
+        # in the order in which they go from one to the next, so as to miss none
+        return max(0, direct) + len(outbox) + sum(map(len, list(outbox.late.values()))) + len(outbox.reports)
 
     # Letting time pass --------------------------------------------------------------------------------------------
 

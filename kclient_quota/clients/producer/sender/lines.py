@@ -163,8 +163,15 @@ class PartitionLines:
         self.handed += 1
 
     def has_before(self, place: Partition, number: int) -> bool:
-        """Whether one of those before this number is not reported; it may be of any partition. From any thread."""
-        for line in (self._lines.get(place), self._lines.get((place[0], ANY_PARTITION))):
+        """Whether one of those before this number is not reported. From any thread.
+
+        One that librdkafka chooses a partition for may be of this one. Where it has no leader for that, and may not for
+        minutes, it is taken for another's.
+        """
+        lines = [self._lines.get(place), self._lines.get((place[0], ANY_PARTITION))]
+        if lines[1] is not None and lines[1].strays:
+            del lines[1]
+        for line in lines:
             with suppress(IndexError):  # just now
                 if line is not None and line.gone and line.gone[0].number < number:
                     return True

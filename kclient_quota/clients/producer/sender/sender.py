@@ -17,7 +17,7 @@ from confluent_kafka import KafkaError
 from kclient_quota.clients.calls import held_briefly, is_fatal, needed, undisturbed
 from kclient_quota.clients.producer.core import ProducerCore, Sent
 from kclient_quota.clients.producer.outbox import Handed, Outbox
-from kclient_quota.clients.producer.sender.answers import Answers, give_back, put_report, tell_fatal
+from kclient_quota.clients.producer.sender.answers import Answers, give_back, tell_fatal
 from kclient_quota.clients.producer.sender.beginning import ASK_MS
 from kclient_quota.clients.producer.sender.finding import RouteFinder
 from kclient_quota.clients.producer.sender.kept import Kept
@@ -119,7 +119,7 @@ class Sender:
                     return
                 wait_ms: float = IDLE_MS
                 try:
-                    if is_free := self._opens() and not self.straight.is_late:
+                    if is_free := self._opens() and not (outbox.in_flight or self.straight.is_late):
                         self.straight.serve_what_nobody_polls_for(producer)
                         return
                     wait_ms = self._step(producer)
@@ -134,7 +134,7 @@ class Sender:
             outbox.is_running = outbox.is_spare = False
             outbox.sender = 0
             self._one.release()
-            if is_free and (outbox.late or not outbox.inbox.empty()):
+            if is_free and (self.straight.is_late or not outbox.inbox.empty()):
                 outbox.wake()  # it has come just now; whoever it was that started another one found this one here
 
     def _leave(self) -> None:
@@ -326,6 +326,7 @@ class Sender:
             self._take(self._came.popleft(), now_ms)
         self.purge()
         self._collect(now_ms)
+        self.straight.report_late(all_of_them=True)
 
     def end_transaction(self) -> None:
         """What callers still wait with does not become part of a transaction that is being committed."""
@@ -380,20 +381,19 @@ class Sender:
         """Take the reports that librdkafka has made; whether there were any."""
         settled: dict[Broker, int] = {}
         failed: set[Broker] = set()
-        for (topic, _), line in self._lines:
-            for (broker, message, *_), is_waited_for in line.reported(now_ms):
-                self.outbox.in_flight -= 1
+        for place, line in self._lines:
+            for (broker, message, _, number), is_waited_for in line.reported(now_ms):
                 settled[broker] = settled.get(broker, 0) + message.raw_bytes * is_waited_for
-                self.straight.report_late()  # what was handed over before this one, and after the last
                 for error, reported in message.payload.report.items():
-                    put_report(self.outbox, message.payload.callback, error, reported)
+                    self.straight.report(place, number, message.payload.callback, error, reported)
                     if error is not None:
                         failed.add(broker)
                         if error.code() in NOT_THERE:
-                            self.core.brokers.doubt(topic)
+                            self.core.brokers.doubt(place[0])
+                self.outbox.in_flight -= 1  # not before: what callers hand over would be told of at once
                 self.outbox.finished += 1
             if line.look():
-                self.core.brokers.doubt(topic)
+                self.core.brokers.doubt(place[0])
         self.straight.report_late()
         for broker, raw_bytes in settled.items():
             self.core.on_delivered(broker, raw_bytes, now_ms, arrived=broker not in failed)

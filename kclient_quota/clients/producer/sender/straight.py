@@ -17,16 +17,13 @@ from typing import TYPE_CHECKING, Final
 from confluent_kafka import KafkaError, Message
 
 from kclient_quota.clients.producer.core import ProducerCore
-from kclient_quota.clients.producer.outbox import Callback, Outbox
+from kclient_quota.clients.producer.outbox import Callback, Outbox, Report
 from kclient_quota.clients.producer.sender.answers import put_report
 from kclient_quota.clients.producer.sender.lines import PartitionLines
 from kclient_quota.pacing.sending.turns import ANY_PARTITION, Partition
 
 if TYPE_CHECKING:
     from kclient_quota.clients.producer.caller.waiting import WaitingProducer
-
-Late = tuple[int, Callback | None, KafkaError | None, Message]
-"""What librdkafka has called for a message: the number of those that the sender had handed over before, and that."""
 
 SELDOM: Final = 100
 """Messages a minute: to have more of them reported by way of us would cost a tenth of what they may be."""
@@ -45,14 +42,13 @@ class Straight:
         self._outbox = outbox
         self._core = core
         self._lines = lines
-        self._late: dict[Partition, deque[Late]] = {}
         self._accepted = 0
         self._since_ms = self._until_ms = self._calls = 0
 
     def give(self, now_ms: int, *, may: bool) -> None:
         """Say how much of a large quota callers may use themselves now; `may`: nothing could be overtaken by it."""
         outbox, left = self._outbox, self._outbox.spare
-        (set.add if self.is_late or outbox.reports else set.discard)(outbox.spare_bars, "late")
+        (set.add if outbox.is_behind else set.discard)(outbox.spare_bars, "late")
         given = self._core.spare_bytes(now_ms, left, may=may, wants=self._is_rush(now_ms))
         outbox.spare += given - left  # callers may have taken from it meanwhile
         outbox.is_spare = outbox.spare > 0
@@ -80,8 +76,8 @@ class Straight:
 
     @property
     def is_late(self) -> bool:
-        """Whether there are reports to come of what the sender has handed over, or that wait for those."""
-        return bool(self._outbox.in_flight or self._outbox.late or self._late)  # the way that they go
+        """Whether there are reports that wait for others."""
+        return any(self._outbox.late.values())
 
     def reported(self, callback: Callback | None, *, is_seen: bool) -> Callback | None:
         """What librdkafka is to call where nothing limits.
@@ -91,44 +87,60 @@ class Straight:
         `is_seen`: an agent looks at it, and is to see the application's own.
         """
         self._calls += 1
-        if is_seen or (self._calls > SELDOM and not self.is_late):
+        is_many = self._calls > SELDOM
+        if is_seen or (is_many and not self._outbox.is_behind):
             self._outbox.end_lull()
             return callback
-        self._outbox.is_mixed |= self.is_late  # two threads that serve it have a batch in turns
+        # Two threads that serve it have a batch in turns; and nobody is to empty it for who never polls.
+        self._outbox.is_mixed |= is_many or bool(self._outbox.in_flight) or self.is_late
         return partial(self._report, callback, self._lines.handed)
 
     def in_order(self, callback: Callback | None) -> Callback | None:
         """What librdkafka is to call of what is to spare."""
-        is_late = "late" in self._outbox.spare_bars
-        return partial(self._report, callback, self._lines.handed) if is_late and callback is not None else callback
+        if callback is None or not self._outbox.is_behind:
+            return callback
+        return partial(self._report, callback, self._lines.handed)
 
     def _report(self, callback: Callback | None, handed: int, error: KafkaError | None, message: Message) -> None:
         """What librdkafka calls; `handed`: so many messages the sender had handed over before."""
         outbox, place = self._outbox, partition_of(message)
-        if outbox.late or place in self._late or self._lines.has_before(place, handed):
-            outbox.late.append((handed, callback, error, message))
-            if not outbox.is_running:
+        if outbox.late.get(place) or self._lines.has_before(place, handed):
+            lates = outbox.late.setdefault(place, deque())
+            lates.append((handed, callback, error, message))
+            if len(lates) == 1:  # the sender may have looked just before
                 outbox.wake()
-        elif outbox.reports or threading.get_ident() == outbox.sender:
+        elif threading.get_ident() == outbox.sender:
             put_report(outbox, callback, error, message)
-        elif callback is not None:
-            callback(error, message)
+        else:
+            if outbox.reports:
+                outbox.serve_all()  # just now, while librdkafka is polled: what comes next it may call past us
+            if callback is not None:
+                callback(error, message)
 
-    def report_late(self) -> None:
+    def report(
+        self, place: Partition, number: int, callback: Callback | None, error: KafkaError | None, message: Message
+    ) -> None:
+        """What has become of a message that the sender has handed over, as `number`. It alone does this."""
+        if place[1] == ANY_PARTITION:
+            place = partition_of(message)
+        if lates := self._outbox.late.get(place):
+            self._tell(place, lates)
+        if (lates and lates[0][0] <= number) or self._lines.has_before(place, number):
+            lates = self._outbox.late.setdefault(place, deque())
+            before = sum(late[0] <= number for late in list(lates))
+            lates.insert(before, (number, callback, error, message))
+        else:
+            put_report(self._outbox, callback, error, message)
+
+    def report_late(self, *, all_of_them: bool = False) -> None:
         """Those that came late, and need not wait any more. The sender alone does this."""
-        outbox = self._outbox
-        for _ in range(len(outbox.late)):
-            late = outbox.late[0]
-            self._late.setdefault(partition_of(late[-1]), deque()).append(late)
-            outbox.held += 1
-            outbox.late.popleft()  # last: who looks finds it in one of the two
-        for place, lates in list(self._late.items()):
-            while lates and not self._lines.has_before(place, lates[0][0]):
-                put_report(outbox, *lates[0][1:])
-                lates.popleft()
-                outbox.held -= 1
-            if not lates:
-                del self._late[place]
+        for place, lates in list(self._outbox.late.items()):
+            self._tell(place, lates, all_of_them=all_of_them)
+
+    def _tell(self, place: Partition, lates: "deque[Report]", *, all_of_them: bool = False) -> None:
+        while lates and (all_of_them or not self._lines.has_before(place, lates[0][0])):
+            put_report(self._outbox, *lates[0][1:])
+            lates.popleft()  # last: who looks finds it in one of the two
 
     def serve_what_nobody_polls_for(self, producer: "WaitingProducer") -> None:
         """Hear of events here, where nothing limits and nobody sends."""
