@@ -124,7 +124,7 @@ class BrokerPace:
         was_late = elapsed_ms > SAVED_MS and not waits
         if level > most and was_late and self._is_alone(now_ms):
             self._note_work(elapsed_ms, now_ms)
-        if level > most and (has_saved or was_late) and self._saves(now_ms):
+        if level > most and (has_saved or was_late) and self.batch > 0.0 and self._is_alone(now_ms):
             room = rate * self.window.least_window_ms / 1000.0  # of a larger limit before it may be more
             most = max(most, room if was_late else min(self._level, room))
             self._uneven_until_ms = now_ms + self.window.longest_ms
@@ -219,7 +219,13 @@ class BrokerPace:
             return now_ms
         # A broker cuts a fetch to what a window may hold.
         most = ceiling * self.window.least_window_ms / 1000.0
-        return self.window.fits_at_ms(min(self.batch, most), ceiling, now_ms)
+        return self.window.fits_at_ms(min(self.batch, most) + self._unseen(now_ms), ceiling, now_ms)
+
+    def _unseen(self, now_ms: int) -> float:
+        """What has come in a row, as it was saved for, since the window was told of any: it expects the last batch."""
+        if now_ms >= self._uneven_until_ms:
+            return 0.0
+        return max(0.0, self._untold - (self.window.expected or (0, 0.0))[1])
 
     def on_received(self, total: int, responses: int, at_ms: int) -> None:
         """`total` bytes have been received so far, in `responses` that were not throttled."""
