@@ -276,8 +276,10 @@ class BrokerPace:
         expected = self.window.expected
         # The event may have waited to be served; the fetch that it is about went out when it was expected to.
         asked_at_ms = now_ms if expected is None else min(expected[0], now_ms)
-        own_bytes = self.window.total(now_ms) + (0.0 if expected else self.batch) + untold
-        window_ms = self.window.size_ms(now_ms)
+        own_bytes = self.window.total(now_ms) + (0.0 if expected else self.batch) + max(untold, self._unseen(now_ms))
+        # What came in a row fills a sample at once, and the broker's may begin when ours is nearly over.
+        is_uneven = now_ms < self._uneven_until_ms
+        window_ms = self.window.least_window_ms if is_uneven else self.window.size_ms(now_ms)
         if trusted:
             self.share.on_throttle(
                 own_bytes, window_ms, throttle_ms, now_ms, refused=self.batch, most_refused=most_bytes
