@@ -239,6 +239,11 @@ CAUSES: dict[str, tuple[str, str]] = {
         "something else stands in the topic that the receiver reads",
         "give telemetry a topic of its own; the record is left out",
     ),
+    "%s[%d]@%d was written at least": (
+        "the clock that stamps the topic's records, of brokers with our writer, or of a collector, is behind this machine's; "
+        "or who writes them is minutes late, held up by a quota, or a mirror. A line in ten minutes",
+        "set clocks right (NTP), or look at the writer: the page and `top` leave clients out that look silent",
+    ),
     "limits of quotas are not on the page": (
         "the cluster did not say which quotas it has; it is asked again every half a minute",
         "allow the receiver's user DescribeConfigs on the cluster",

@@ -25,6 +25,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 
 from kclient_quota.clients import KafkaError, KafkaException, TopicPartition
 from kclient_quota.errors import ClusterError
+from kclient_quota.operate.late_stamps import LateStamps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -179,6 +180,7 @@ class TopicReceiver:
         self._handed_on: dict[tuple[str, int], dict[int, int]] = {}
         self._checked_ms = clock.now_ms()
         self._paused: list[Any] = []
+        self._late_stamps = LateStamps(consumer, clock)
         self._unreadable_told = 0, 0  # when it was told of, and how many there were by then
         self.received = Received()
 
@@ -228,13 +230,11 @@ class TopicReceiver:
                 return False
         return True
 
-    def _say_why_it_ends(self, still_s: int) -> None:
+    def _say_why_it_ends(self, of_s: int) -> None:
         if self._paused:  # nothing was asked for
-            logger.warning(
-                "reading ends: what was read has not been taken for %d s, and its end was not reached", still_s
-            )
+            logger.warning("reading ends: what was read has not been taken for %d s, and its end was not reached", of_s)
         else:
-            logger.warning("reading ends: nothing has come for %d s, and its end was not reached", still_s)
+            logger.warning("reading ends: nothing has come for %d s, and its end was not reached", of_s)
 
     def has_caught_up(self) -> bool:
         """Whether the end of each partition has been reached once; a group takes seconds to give them out."""
@@ -296,6 +296,7 @@ class TopicReceiver:
         if error is not None:
             if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - its name
                 self._ended.add((message.topic(), message.partition()))
+                self._late_stamps.end(message)
                 return False
             # librdkafka asks again and again; who has read before may be given back the right to
             if error.fatal() or (error.code() in _MISSING and not self.received.records):
@@ -311,6 +312,7 @@ class TopicReceiver:
             self._handed_on[topic, partition] = ours
         self._positions[topic, partition] = offset + 1
         _, unix_ms = message.timestamp()
+        self._late_stamps.record(message, unix_ms)
         # of a topic that was made anew it has another time
         if unix_ms not in {self._under_way.get(where, (0, None))[1], ours.pop(offset, None)}:
             self._receive(message, where, unix_ms)

@@ -18,6 +18,7 @@ from kclient_telemetry.receiver.prometheus import PrometheusStore
 from kclient_telemetry.receiver.queued import QueuedSink
 
 from kclient_quota.cli import receive, telemetry_sources
+from kclient_quota.clock import unix_ms
 from kclient_quota.errors import ClusterError
 from kclient_quota.operate.topic_receiver import FULL_BYTES, Sink, TopicReceiver, pushes_of_record
 from kclient_quota.testing.clock import ManualClock
@@ -243,6 +244,56 @@ def test_a_wrong_topic_is_a_line_a_minute_not_one_for_each_of_its_records(caplog
     assert [where for where, *_ in told] == ["t[0]@0", "t[0]@300"]
     assert "before" not in told[0][2]
     assert told[1][2].endswith("; 299 before it were not, either")
+
+
+class Late(Script):
+    """Each of its records is of a time of its own, and may be told to have others behind it, or an end before it."""
+
+    def __init__(self, clock: ManualClock, told: list[tuple[int, int | None]]) -> None:
+        super().__init__(clock, joins_ms=0, first_ms=0, records=0, tells_end=True)
+        self.told, self.at, self.end = told, 0, 0
+
+    def get_watermark_offsets(self, _partition: Any, *, cached: bool) -> tuple[int, int]:
+        assert cached
+        return 0, self.end
+
+    def poll(self, timeout_s: float) -> Any:
+        if not self.told:
+            return super().poll(timeout_s)
+        pause_ms, old_ms = self.told.pop(0)
+        self.clock.sleep_ms(pause_ms)
+        if old_ms is None:
+            return message(self.at, KafkaError(KafkaError._PARTITION_EOF))
+        self.at += 1
+        behind = next((at for at, (pause_ms, _) in enumerate(self.told) if pause_ms), len(self.told))
+        self.end = self.at + behind  # what comes without a pause was fetched with it
+        found = message(self.at - 1)
+        found.timestamp = lambda: (1, unix_ms() - old_ms)
+        return found
+
+
+@pytest.mark.parametrize(
+    ("told", "warned"),
+    [
+        pytest.param([(0, None), (5_000, 90_000)], [85], id="the next one after its end"),
+        pytest.param([(0, 700_000), (5_000, 700_000)], [695], id="the one after its last one, without an end"),
+        pytest.param([(0, None)] + [(60_000, 600_000)] * 12, [540, 540], id="a line in ten minutes"),
+        pytest.param([(0, None), (5_000, 50_000)], [], id="less than a minute"),
+        pytest.param([(0, 700_000)], [], id="who begins with an old one"),
+        pytest.param([(0, 700_000)] * 9, [], id="a backlog"),
+        pytest.param([(0, None), (700_000, 700_000)], [], id="it may have been there since"),
+        pytest.param([(0, None), (1_000, 700_000), (0, 0)], [], id="others have come with it, when it could be read"),
+    ],
+)
+def test_a_clock_that_is_behind_is_told_from_a_backlog(
+    told: list[tuple[int, int | None]], warned: list[int], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its clients were silent ones to a page and to `top`, which stayed empty without a word."""
+    clock = ManualClock(0)
+    consumer: Any = Late(clock, told)
+    TopicReceiver(consumer, [Sink(lambda _: None, lambda: (0, 0))], clock).run(lambda: not consumer.told)
+    lines = [record.getMessage() for record in caplog.records if "stamped" in record.getMessage()]
+    assert [line.partition("at least ")[2].partition(" s ")[0] for line in lines] == [str(late) for late in warned]
 
 
 def test_reading_waits_for_the_page_as_for_any_sink() -> None:
