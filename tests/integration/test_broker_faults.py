@@ -131,6 +131,8 @@ def test_chance_repeats_itself_from_its_seed(broker):
         ("inject_error", ("Produse", "UNKNOWN_TOPIC_OR_PARTITION"), "there is no API 'Produse'"),
         ("inject_error", ("Produce", "NO_SUCH"), "there is no error 'NO_SUCH'"),
         ("delay_on", ("Produce", 0), "delay_ms must be at least 1"),
+        ("delay_on", ("Produce", "200ms"), "delay_ms must be a whole number, not '200ms'"),
+        ("delay_on", (["Produce", "Fetch"], 5), "api must be Kafka's name or number of an API, not "),
     ],
 )
 def test_a_fault_that_is_none(broker, verb, arguments, message):
@@ -138,6 +140,9 @@ def test_a_fault_that_is_none(broker, verb, arguments, message):
         getattr(broker.faults, verb)(*arguments)
     with pytest.raises(ConfigError, match="probability"):
         broker.faults.delay_on("Produce", 5, probability=1.5)
+    for choice, value in (("client_id", ["a", "b"]), ("topic", 5), ("count", "3"), ("probability", "0.1")):
+        with pytest.raises(ConfigError, match=f"{choice} must be "):
+            broker.faults.delay_on("Produce", 5, **{choice: value})
     with pytest.raises(ConfigError, match="there is no choice clientid"):
         broker.faults.delay_on("Produce", 5, clientid="x")
 

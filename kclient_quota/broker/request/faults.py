@@ -25,6 +25,12 @@ from kclient_quota.wire.schema import Request, Struct
 _BY_NAME: Mapping[str, int] = {api.name: key for key, api in API.items()}
 _TOPIC_FIELDS = frozenset({"name", "topic", "topic_name", "topic_id"})
 _TOPIC_LISTS = frozenset({"topic_names", "topics"})
+_CHOICES: Mapping[str, tuple[Any, str]] = {
+    "client_id": (str, "a text"),
+    "topic": (str, "a text"),
+    "count": (int, "a whole number"),
+    "probability": (int | float, "a number"),
+}
 
 
 class Effect(Enum):
@@ -193,9 +199,13 @@ class Faults:
         return self.inject_error, self.disconnect_on, self.delay_on, self.blackhole_client, self.throttle
 
     def _add(self, effect: Effect, api: str | int | None, which: Mapping[str, Any], **more: Any) -> Fault:
-        unknown = set(which) - {"client_id", "topic", "count", "probability"}
+        unknown = set(which) - set(_CHOICES)
         if unknown:
             raise ConfigError(f"there is no choice {min(unknown)}; there are client_id, topic, count and probability")
+        for name, value in which.items():
+            kind, words = _CHOICES[name]
+            if value is not None:
+                _check_kind(name, value, kind, words)
         fault = Fault(effect, api_number(api), **which, **more)
         if fault.count is not None and fault.count < 1:
             raise ConfigError(f"count must be at least 1, or None, not {fault.count}")
@@ -245,6 +255,8 @@ def api_number(api: str | int | None) -> int | None:
         if api not in _BY_NAME:
             raise ConfigError(f"there is no API {api!r}; names are Kafka's, such as Produce, Fetch, Metadata")
         return _BY_NAME[api]
+    if api is not None:
+        _check_kind("api", api, int, "Kafka's name or number of an API")
     return api
 
 
@@ -260,7 +272,14 @@ def error_number(error: str | int) -> int:
         raise ConfigError(f"there is no error {error!r}; names are Kafka's, such as NOT_LEADER_OR_FOLLOWER") from None
 
 
+def _check_kind(name: str, value: object, kind: Any, words: str) -> None:
+    """A file may say anything."""
+    if not isinstance(value, kind):
+        raise ConfigError(f"{name} must be {words}, not {value!r}")
+
+
 def _milliseconds(name: str, value: int) -> int:
+    _check_kind(name, value, int, "a whole number")
     if value < 1:
         raise ConfigError(f"{name} must be at least 1, not {value}")
     return value
