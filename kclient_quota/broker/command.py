@@ -185,7 +185,8 @@ def _check(options: argparse.Namespace) -> None:
         number = getattr(options, name)
         last = (number or 0) + (options.brokers - 1 if number and name != "metrics_port" else 0)
         if number is not None and not 0 <= number <= last <= _LAST_PORT:
-            raise ConfigError(f"--{name.replace('_', '-')} {number}: write a port from 0 to {_LAST_PORT}")
+            highest = _LAST_PORT - max(0, last - number)
+            raise ConfigError(f"--{name.replace('_', '-')} {number}: write a port from 0 to {highest}")
     if options.client_metrics_interval_ms < 1:
         raise ConfigError(f"--client-metrics-interval-ms {options.client_metrics_interval_ms}: write milliseconds")
     for name, default, other in _PAIRS:
@@ -278,8 +279,12 @@ def _set_quota(broker: "EmbeddedBroker", text: str) -> None:
     names: dict[str, str] = {}
     defaults: dict[str, bool] = {}
     limits: dict[str, float] = {}
+    seen: set[str] = set()
     for part in text.split(","):
         key, value = _pair("--quota", part, "=")
+        if key in seen:
+            raise ConfigError(f"--quota {text}: {key} stands in it twice; write another --quota for each")
+        seen.add(key)
         if key in _ENTITIES:
             if value == _DEFAULT_NAME:
                 defaults[f"default_{_ENTITIES[key]}"] = True
