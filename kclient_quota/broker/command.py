@@ -256,7 +256,10 @@ def exporters_of(options: argparse.Namespace, give_up_after_ms: int = 300_000) -
             OtlpExporter(settings.sender(), give_up_after_ms=give_up_after_ms, name=settings.address)
             for settings in otlp_settings(options, os.environ)
         ]
-    except (ValueError, OSError) as error:
+    except OSError as error:
+        where = "--otlp-ca, --otlp-certificate, --otlp-key, or OTEL_EXPORTER_OTLP_* in their place"
+        raise ConfigError(f"{where}: {error}; name PEM files that can be read") from error
+    except ValueError as error:
         raise ConfigError(str(error)) from error
     except MissingExtraError as error:
         raise ConfigError(f"--otlp: {error}") from error

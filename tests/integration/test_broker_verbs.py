@@ -400,6 +400,8 @@ def test_the_command_takes_a_manner():
         (["--quota", "client-id=a,producer_byte_rate=1,producer_byte_rate=2"], "producer_byte_rate stands in it twice"),
         (["--port", "65535", "--brokers", "3"], "--port 65535: write a port from 0 to 65533"),
         (["--port", "65536"], "--port 65536: write a port from 0 to 65535"),
+        (["--otlp", "https://localhost", "--otlp-ca", "no-such.pem"], "--otlp-ca, --otlp-certificate, --otlp-key"),
+        (["--otlp", "https://localhost", "--otlp-ca", __file__], "--otlp-ca, --otlp-certificate, --otlp-key"),
         (["--fsync", "5"], "--fsync 5 says nothing without --data"),
         (["--tls-port", "9093"], "--tls-port 9093 says nothing without --tls-pem"),
         (["--sasl-port", "9094"], "--sasl-port 9094 says nothing without --user"),
