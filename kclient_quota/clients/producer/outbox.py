@@ -22,7 +22,6 @@ from confluent_kafka import KafkaError, Message
 
 from kclient_quota.clients.calls import Bell, held_with, is_needed
 from kclient_quota.clock import monotonic, sleep
-from kclient_quota.pacing.sending.turns import Partition
 
 logger = logging.getLogger("kclient_quota")
 
@@ -181,7 +180,7 @@ class Outbox:
         self.spare, self.polls_straight = 0.0, False
         self.inbox, self.news = Inbox(), Bell()
         self.notices: deque[Callable[[Any, int], object]] = deque(maxlen=MOST_NOTICES)
-        self.reports, self.late = deque[Report](), dict[Partition, deque[Report]]()
+        self.reports, self.late = deque[Report](), dict[tuple[str, int], deque[Report]]()
         self.raised: BaseException | None = None
         self.silent = deque[None](maxlen=MOST_NOTICES)
         self.accepted = self.finished = self.in_flight = self.sender = self.closing = 0
