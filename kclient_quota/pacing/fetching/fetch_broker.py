@@ -219,7 +219,7 @@ class BrokerPace:
             return now_ms
         # A broker cuts a fetch to what a window may hold.
         most = ceiling * self.window.least_window_ms / 1000.0
-        return self.window.fits_at_ms(min(self.batch, most) + self._unseen(now_ms), ceiling, now_ms)
+        return self.window.fits_at_ms(min(self.batch + self._unseen(now_ms), most), ceiling, now_ms)
 
     def _unseen(self, now_ms: int) -> float:
         """What has come in a row, as it was saved for, since the window was told of any: it expects the last batch."""

@@ -43,6 +43,12 @@ def test_who_works_between_turns_has_the_quota_where_a_batch_fills_much_of_the_w
     assert used(limit, batch, reads_ms, works_ms) > 0.7
 
 
+@pytest.mark.parametrize(("limit", "batch"), [(10_000.0, 99_000), (10_000.0, 100_000)])
+def test_a_batch_that_fills_the_window_is_waited_for_no_longer_than_the_window(limit: float, batch: int) -> None:
+    """With what had been taken since it did not fit any: nothing came any more."""
+    assert used(limit, batch, 300, 1_750) > 0.7
+
+
 def test_a_throttle_of_what_was_read_in_a_row_is_not_taken_for_strangers_doing() -> None:
     """A quarter of an hour long it made up for nothing any more, and had 0.31 of the quota."""
     assert used(100_000.0, 16_000, 1_000, 4_000) > 0.65
