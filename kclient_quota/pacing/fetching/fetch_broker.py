@@ -223,7 +223,7 @@ class BrokerPace:
 
     def _unseen(self, now_ms: int) -> float:
         """What has come in a row, as it was saved for, since the window was told of any: it expects the last batch."""
-        if now_ms >= self._uneven_until_ms:
+        if now_ms >= self._uneven_until_ms or self.received_bytes is None:  # a share consumer's window is told at once
             return 0.0
         return max(0.0, self._untold - (self.window.expected or (0, 0.0))[1])
 

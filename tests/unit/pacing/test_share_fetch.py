@@ -311,3 +311,21 @@ def test_records_are_reckoned_with_what_they_cost_on_the_wire() -> None:
     assert wire_bytes(5, 500, 8_192) == pytest.approx(5 * 171, abs=150)
     # a batch of 4 kB beside which another had no room
     assert wire_bytes(40, 4_000, 8_192) == pytest.approx(4_800, abs=150)
+
+
+def test_strangers_are_met_by_who_works_between_what_it_asks_for() -> None:
+    """All that it had ever had counted as its own in the window: it took nobody for there, and yielded to nobody."""
+    broker, pacer = Broker(20_000), SharePacer(20_000)
+    for now_ms in range(BEGIN_MS, BEGIN_MS + 120_000, STEP_MS):
+        if now_ms >= BEGIN_MS + 40_000 and now_ms % 1_000 == 0:
+            broker.fetch(12_000, now_ms)
+        if now_ms % 2_000 < 300 and pacer.wait_ms(now_ms) == 0:
+            _run_once(broker, pacer, 15_300, now_ms)
+    assert pacer.states(now_ms)[0].rate < 12_000
+
+
+def _run_once(broker: Broker, pacer: SharePacer, batch: int, now_ms: int) -> None:
+    pacer.asks()
+    throttle_ms = broker.fetch(batch, now_ms)
+    pacer.answered({} if throttle_ms else {0: batch}, now_ms, now_ms)
+    pacer.on_throttle(0, throttle_ms, now_ms)
