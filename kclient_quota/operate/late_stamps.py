@@ -37,26 +37,29 @@ class LateStamps:
         self._consumer = consumer
         self._clock = clock
         self._now_unix_ms = now_unix_ms
-        self._ends: dict[tuple[str, int], tuple[int, int]] = {}  # where it was, and when it was reached
+        # Where it was, and when it was reached by either: the one stands still while a machine is suspended, the other
+        # may be set.
+        self._ends: dict[tuple[str, int], tuple[int, int, int]] = {}
         self._told_ms: int | None = None
 
     def end(self, message: Any) -> None:
         """A partition has nothing more, says librdkafka."""
-        self._ends[message.topic(), message.partition()] = message.offset(), self._clock.now_ms()
+        self._ends[message.topic(), message.partition()] = message.offset(), self._clock.now_ms(), self._now_unix_ms()
 
     def record(self, message: Any, stamp_unix_ms: int) -> None:
         """A record has come."""
-        now_ms, old_ms = self._clock.now_ms(), self._now_unix_ms() - stamp_unix_ms
+        now_ms, wall_ms = self._clock.now_ms(), self._now_unix_ms()
+        old_ms = wall_ms - stamp_unix_ms
         is_told = self._told_ms is not None and now_ms - self._told_ms < _AGAIN_MS
-        if old_ms < _BEHIND_MS or is_told:
+        if old_ms < _BEHIND_MS or is_told or stamp_unix_ms < 0:  # it has none
             return
         where, offset = (message.topic(), message.partition()), message.offset()
         known: Any = self._consumer.get_watermark_offsets(TopicPartition(*where), cached=True)
         if known is None or known[1] != offset + 1:
             return
-        end, reached_ms = self._ends.get(where, (None, 0))
-        self._ends[where] = offset + 1, now_ms
-        late_ms = old_ms - (now_ms - reached_ms)
+        end, reached_ms, reached_wall_ms = self._ends.get(where, (None, 0, 0))
+        self._ends[where] = offset + 1, now_ms, wall_ms
+        late_ms = old_ms - max(now_ms - reached_ms, wall_ms - reached_wall_ms)
         if end != offset or late_ms < _BEHIND_MS:
             return
         self._told_ms = now_ms
