@@ -12,8 +12,8 @@ from kclient_quota.clients.consumer.receiving.held import (
     HeldMessages,
     ReceivedOffsets,
     key_of,
-    partition_of,
 )
+from kclient_quota.clients.librdkafka.messages import partition_of
 
 
 def message(partition: int, offset: int, size: int = 1, **more: Any) -> Message:

@@ -197,15 +197,6 @@ def test_none_waits_for_another_partition_s_that_waits() -> None:
     assert world.poll() == [b"1"]
 
 
-def test_what_the_sender_has_handed_over_after_what_waits_is_told_of_after_it() -> None:
-    world = World()
-    calls = world.of_sender(0, b"1"), world.of_caller(0, b"2"), world.of_sender(0, b"3"), world.of_caller(0, b"4")
-    for call in calls:
-        call()
-    world.step()
-    assert world.poll() == [b"1", b"2", b"3", b"4"]
-
-
 def test_and_after_what_it_had_librdkafka_choose_a_partition_for() -> None:
     world = World()
     calls = world.of_sender(0, b"1", placed=ANY_PARTITION), world.of_sender(1, b"2", placed=ANY_PARTITION)

@@ -5,6 +5,8 @@ from typing import Final
 
 from confluent_kafka import KafkaError, Message, TopicPartition
 
+from kclient_quota.clients.librdkafka.messages import partition_of
+
 MOST_MESSAGES: Final = 1_000
 MOST_BYTES: Final = 8_000_000
 
@@ -241,12 +243,6 @@ class ReceivedOffsets:
 def key_of(part: TopicPartition) -> Partition:
     """Topic and partition."""
     return part.topic, part.partition
-
-
-def partition_of(message: Message) -> Partition:
-    """Topic and partition; ("", -1) for an event of neither."""
-    topic, partition = message.topic(), message.partition()
-    return topic or "", -1 if partition is None else partition
 
 
 def _is_of(message: Message, partitions: Collection[Partition]) -> bool:

@@ -15,8 +15,9 @@ from typing import Any, Final, TypeVar, cast
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, Message, TopicPartition
 
 from kclient_quota.clients.consumer.receiving.fetching import Fetching
-from kclient_quota.clients.consumer.receiving.held import HeldMessages, Partition, ReceivedOffsets, key_of, partition_of
+from kclient_quota.clients.consumer.receiving.held import HeldMessages, Partition, ReceivedOffsets, key_of
 from kclient_quota.clients.consumer.receiving.listening import Listener
+from kclient_quota.clients.librdkafka.messages import partition_of
 from kclient_quota.clock import sleep
 
 logger = logging.getLogger("kclient_quota")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import KafkaError, Message
 
+from kclient_quota.clients.librdkafka.messages import partition_of
 from kclient_quota.clients.producer.core import ProducerCore
 from kclient_quota.clients.producer.outbox import Callback, Outbox, Report
 from kclient_quota.clients.producer.sender.answers import put_report
@@ -146,9 +147,3 @@ class Straight:
         """Hear of events here, where nothing limits and nobody sends."""
         if not self._outbox.is_mixed and producer.with_librdkafka() > MANY:
             producer.serve_librdkafka(0)
-
-
-def partition_of(message: Message) -> Partition:
-    """Where it went, or was to go."""
-    partition = message.partition()
-    return message.topic() or "", ANY_PARTITION if partition is None else partition
