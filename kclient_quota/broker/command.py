@@ -4,9 +4,9 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kclient_telemetry.errors import MissingExtraError
 from kclient_telemetry.receiver.otlp_options import add_otlp_arguments, otlp_settings
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from kclient_quota.broker.server import EmbeddedBroker
 
+ValueT = TypeVar("ValueT")
+
 _ENTITIES = {"user": "user", "client-id": "client_id", "ip": "ip"}
 _DEFAULT_NAME = "<default>"
 _LAST_PORT = 65_535
@@ -31,6 +33,7 @@ _LOOK_MS = 100
 _EXPORT_TIMEOUT_MS = 700
 """How long whoever has pressed Ctrl-C waits for collectors."""
 _MOST_BROKERS = 1_000
+_PUSH_MS = 10_000
 _PAIRS = (("fsync", "close", "data"), ("tls_port", 0, "tls_pem"), ("sasl_port", 0, "user"))
 """Options, their defaults, and what they say nothing without."""
 
@@ -82,7 +85,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tls-port", type=int, default=0, help="of the first broker's TLS listener; with --user SASL_SSL's"
     )
-    parser.add_argument("--data", type=Path, metavar="DIR", help="keep everything there across restarts")
+    parser.add_argument("--data", type=_folder, metavar="DIR", help="keep everything there across restarts")
     parser.add_argument(
         "--fsync",
         default="close",
@@ -108,7 +111,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--client-metrics-interval-ms",
         type=int,
-        default=10_000,
+        default=_PUSH_MS,
         metavar="MS",
         help="with --otlp or --metrics-port: how often every client shall push all its metrics (default: %(default)s)",
     )
@@ -125,15 +128,17 @@ def run(options: argparse.Namespace) -> int:
     from kclient_quota.broker.server import EmbeddedBroker  # noqa: PLC0415 - slow to load for --help
 
     _check(options)
-    users = dict(_pair("--user", text, ":") for text in options.user)
+    users = _once("--user", (_pair("--user", text, ":") for text in options.user))
+    quotas = [_quota(text) for text in options.quota]
+    _once("--quota", (pair for quota in quotas for pair in _limits_of(quota)))
     broker = EmbeddedBroker(
         brokers=options.brokers,
-        topics=dict(_topic(text) for text in options.topic),
+        topics=_once("--topic", map(_topic, options.topic)),
         ports=options.port,
         host=options.host,
         advertised_host=options.advertised_host,
         listeners=_listeners(options),
-        properties=dict(_pair("--property", text, "=") for text in options.property),
+        properties=_once("--property", (_pair("--property", text, "=") for text in options.property)),
         users=users,
         tls_pem=options.tls_pem,
         tls_ports=options.tls_port,
@@ -151,8 +156,8 @@ def run(options: argparse.Namespace) -> int:
             with broker:
                 if options.faults is not None:
                     broker.faults.load(_faults(options.faults))
-                for text in options.quota:
-                    _set_quota(broker, text)
+                for quota in quotas:
+                    broker.set_quota(**quota)
                 if options.otlp or options.metrics_port is not None:
                     broker.set_client_metrics("everything", interval_ms=options.client_metrics_interval_ms)
                 _say(broker, options)
@@ -189,6 +194,8 @@ def _check(options: argparse.Namespace) -> None:
             raise ConfigError(f"--{name.replace('_', '-')} {number}: write a port from 0 to {highest}")
     if options.client_metrics_interval_ms < 1:
         raise ConfigError(f"--client-metrics-interval-ms {options.client_metrics_interval_ms}: write milliseconds")
+    if options.client_metrics_interval_ms != _PUSH_MS and not options.otlp and options.metrics_port is None:
+        raise ConfigError("--client-metrics-interval-ms says nothing without --otlp or --metrics-port: add one of them")
     for name, default, other in _PAIRS:
         given = getattr(options, name)
         if given != default and not getattr(options, other):
@@ -236,6 +243,20 @@ def _pair(option: str, text: str, separator: str) -> tuple[str, str]:
     return key, value
 
 
+def _once(option: str, pairs: Iterable[tuple[str, ValueT]]) -> dict[str, ValueT]:
+    found: dict[str, ValueT] = {}
+    for name, value in pairs:
+        if found.setdefault(name, value) != value:
+            raise ConfigError(f"{option}: {name} is named twice, and not alike; name it once")
+    return found
+
+
+def _folder(text: str) -> Path:
+    if not text:  # a script's variable that was never set; `Path` would take it for this folder
+        raise argparse.ArgumentTypeError("it is empty; name a folder, . for this one")
+    return Path(text)
+
+
 def exporters_of(options: argparse.Namespace, give_up_after_ms: int = 300_000) -> "list[OtlpExporter]":
     """An exporter for each `--otlp`.
 
@@ -247,6 +268,10 @@ def exporters_of(options: argparse.Namespace, give_up_after_ms: int = 300_000) -
         ConfigError: an option, a variable of the environment or a file cannot be used.
     """
     if not options.otlp:
+        for name in ("otlp_header", "otlp_ca", "otlp_certificate", "otlp_key"):
+            if getattr(options, name):
+                option = f"--{name.replace('_', '-')}"
+                raise ConfigError(f"{option} says nothing without --otlp: add that, or leave {option} out")
         return []
     # protobuf, and for gRPC a library that starts threads, are loaded by those who forward telemetry only
     from kclient_telemetry.receiver.otlp_export import OtlpExporter  # noqa: PLC0415
@@ -278,9 +303,14 @@ def _faults(path: Path) -> Mapping[str, Any]:
     return described
 
 
-def _set_quota(broker: "EmbeddedBroker", text: str) -> None:
-    names: dict[str, str] = {}
-    defaults: dict[str, bool] = {}
+def _limits_of(quota: Mapping[str, Any]) -> list[tuple[str, float]]:
+    entity = ", ".join(f"{kind}={name}" for kind, name in sorted(quota.items()) if kind not in QUOTA_KEYS)
+    return [(f"{key} of {entity}", value) for key, value in quota.items() if key in QUOTA_KEYS]
+
+
+def _quota(text: str) -> dict[str, Any]:
+    """What `set_quota` takes."""
+    entity: dict[str, Any] = {}
     limits: dict[str, float] = {}
     seen: set[str] = set()
     for part in text.split(","):
@@ -290,24 +320,16 @@ def _set_quota(broker: "EmbeddedBroker", text: str) -> None:
         seen.add(key)
         if key in _ENTITIES:
             if value == _DEFAULT_NAME:
-                defaults[f"default_{_ENTITIES[key]}"] = True
+                entity[f"default_{_ENTITIES[key]}"] = True
             else:
-                names[_ENTITIES[key]] = value
+                entity[_ENTITIES[key]] = value
         elif key in QUOTA_KEYS:
             limits[key] = _limit(text, key, value)
         else:
             raise ConfigError(f"--quota {text}: {key} is neither an entity ({', '.join(_ENTITIES)}) nor a quota")
     if not limits:
         raise ConfigError(f"--quota {text}: there is no quota in it; add one, such as producer_byte_rate=51200")
-    broker.set_quota(
-        user=names.get("user"),
-        client_id=names.get("client_id"),
-        ip=names.get("ip"),
-        default_user=defaults.get("default_user", False),
-        default_client_id=defaults.get("default_client_id", False),
-        default_ip=defaults.get("default_ip", False),
-        **limits,
-    )
+    return {**entity, **limits}
 
 
 def _limit(text: str, key: str, value: str) -> float:

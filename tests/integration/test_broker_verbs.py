@@ -398,6 +398,18 @@ def test_the_command_takes_a_manner():
         (["--quota", "client-id=a"], "--quota client-id=a: there is no quota in it"),
         (["--quota", "client-id=a,client-id=b,producer_byte_rate=1"], "client-id stands in it twice"),
         (["--quota", "client-id=a,producer_byte_rate=1,producer_byte_rate=2"], "producer_byte_rate stands in it twice"),
+        (
+            [f"--quota=client-id=a,producer_byte_rate={rate}" for rate in (1, 2)],
+            "producer_byte_rate of client_id=a is named twice",
+        ),
+        (["--topic", "a", "--topic", "a:3"], "--topic: a is named twice"),
+        (["--user", "u:p", "--user", "u:q"], "--user: u is named twice"),
+        (["--property", "num.partitions=1", "--property", "num.partitions=2"], "num.partitions is named twice"),
+        (["--advertised-host", ""], "advertised_host '': write a name or an address alone"),
+        (["--advertised-host", "b:9092"], "advertised_host 'b:9092': write a name or an address alone"),
+        (["--client-metrics-interval-ms", "500"], "says nothing without --otlp or --metrics-port"),
+        (["--otlp-header", "k=v"], "--otlp-header says nothing without --otlp"),
+        (["--otlp-ca", "ca.pem"], "--otlp-ca says nothing without --otlp"),
         (["--port", "65535", "--brokers", "3"], "--port 65535: write a port from 0 to 65533"),
         (["--port", "65536"], "--port 65536: write a port from 0 to 65535"),
         (["--otlp", "https://localhost", "--otlp-ca", "no-such.pem"], "--otlp-ca, --otlp-certificate, --otlp-key"),
@@ -414,3 +426,16 @@ def test_the_command_says_in_one_line_what_it_cannot_use(arguments, message):
         assert process.wait(60) == 2
         (line,) = process.stderr.read().splitlines()
         assert message in line
+
+
+def test_an_empty_folder_of_data_is_not_this_one():
+    with _run("--data", "") as process:
+        assert process.wait(60) == 2
+        assert "--data: it is empty" in process.stderr.read()
+
+
+def test_what_is_named_twice_alike_is_said_once():
+    with _run("--topic", "a", "--topic", "a", "--quota=client-id=b,producer_byte_rate=5") as process:
+        assert process.stdout.readline().startswith("bootstrap.servers=")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0

@@ -1,5 +1,7 @@
 """Which ways lead into a broker, and on which ports."""
 
+import ipaddress
+import re
 import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -79,10 +81,26 @@ def address_of(host: str, port: int) -> str:
 
 
 def told_host(host: str, advertised: str | None) -> str:
-    """What clients are told to connect to; "every address" is none that one can connect to."""
+    """What clients are told to connect to; "every address" is none that one can connect to.
+
+    Raises:
+        ConfigError: what is advertised can be no host.
+    """
     if advertised is not None:
+        if not _is_host(advertised):
+            raise ConfigError(f"advertised_host {advertised!r}: write a name or an address alone, without a port")
         return advertised
     return "localhost" if host in {"", "0.0.0.0", "::"} else host  # noqa: S104 - compared, not bound
+
+
+def _is_host(text: str) -> bool:
+    if ":" not in text:
+        return re.fullmatch(r"[^\s/]+", text) is not None
+    try:
+        ipaddress.IPv6Address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def spread_ports(name: str, ports: int | Sequence[int], ids: range) -> dict[int, int]:
