@@ -13,7 +13,7 @@ from kclient_quota import __version__
 from kclient_quota.cli.completion import SHELLS, completion
 from kclient_quota.cli.printing import notice, say
 from kclient_quota.cli.properties import read_command_config
-from kclient_quota.cli.quantities import seconds
+from kclient_quota.cli.quantities import seconds, servers
 from kclient_quota.cli.running import guarded, parsed, script
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     parser.add_argument("--timeout", type=seconds, default=30.0, metavar="SECONDS", help="default: %(default)g")
     parser.add_argument("--json", action="store_true", help="print what is listed, described or done as JSON")
-    parser.add_argument("--bootstrap-server", required=True, metavar="HOST:PORT", help="the cluster")
+    parser.add_argument("--bootstrap-server", type=servers, required=True, metavar="HOST:PORT", help="the cluster")
     parser.add_argument("--command-config", type=Path, metavar="FILE", help="properties, as Kafka's tools take them")
     parser.add_argument("--alter", action="store_true", help="create a subscription, or change it")
     parser.add_argument("--delete", action="store_true", help="delete a subscription")

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from kclient_quota.cli.printing import ListHelpFormatter
-from kclient_quota.cli.quantities import rate
+from kclient_quota.cli.quantities import rate, servers
 from kclient_quota.cli.running import stops_are_ctrl_c
 
 _SCENES = {
@@ -31,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--bootstrap-server",
         dest="bootstrap",
+        type=servers,
         metavar="HOST:PORT",
         help="play on this cluster instead of the embedded broker",
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kclient_quota.cli.printing import ListHelpFormatter, as_json, say
 from kclient_quota.cli.progress import progress
-from kclient_quota.cli.quantities import rate
+from kclient_quota.cli.quantities import rate, servers
 from kclient_quota.cli.quota_options import configuration
 from kclient_quota.cli.running import ctrl_c_is_one
 from kclient_quota.errors import ConfigError, KclientQuotaError
@@ -47,7 +47,7 @@ def _add_source(parser: argparse.ArgumentParser) -> None:
     source = parser.add_mutually_exclusive_group()
     source.add_argument("--input", metavar="DIR", help="what the receiver has written")
     source.add_argument("--topic", metavar="NAME,...", help="topics of pushes, instead of files")
-    parser.add_argument("--bootstrap-server", metavar="HOST:PORT", help="the cluster that has the topics")
+    parser.add_argument("--bootstrap-server", type=servers, metavar="HOST:PORT", help="the cluster that has the topics")
     parser.add_argument(
         "--command-config", type=Path, metavar="FILE", help="properties for the connection, as Kafka's tools take them"
     )

@@ -8,11 +8,16 @@ from kclient_quota.config import quantity
 from kclient_quota.errors import ConfigError
 
 _MOST = 2**53
+_MOST_SECONDS = 1_000_000_000
+"""Thirty years; three hundred are more than sockets and locks can wait for."""
 
 
 def seconds(text: str) -> float:
-    """A finite number of seconds above 0."""
-    return _number(text, "seconds", float)
+    """Seconds above 0."""
+    value = _number(text, "seconds", float)
+    if value > _MOST_SECONDS:
+        raise argparse.ArgumentTypeError(f"{text!r}: write seconds, {_MOST_SECONDS} at most")
+    return value
 
 
 def rate(text: str) -> float:
@@ -38,6 +43,18 @@ def port(text: str) -> int:
     if not text.isascii() or not text.isdecimal() or int(text) > 65_535:  # noqa: PLR2004 - the largest there is
         raise argparse.ArgumentTypeError(f"{text!r}: write a port, 0 to 65535")
     return int(text)
+
+
+def servers(text: str) -> str:
+    """`HOST:PORT`, several separated by commas: as it is, but a port is one.
+
+    librdkafka takes one modulo 65536, and passes over what stands behind its digits.
+    """
+    for part in text.split(","):
+        host, colon, number = part.rpartition("://")[2].partition("/")[0].rpartition(":")
+        if colon and (":" not in host or host.endswith("]")):
+            port(number.strip())
+    return text
 
 
 def _number(text: str, what: str, read: Callable[[str], float]) -> float:

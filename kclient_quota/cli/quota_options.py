@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from kclient_quota.admin.units import SHARES, UNITS, QuotaUnit, parse_quota, parse_value
 from kclient_quota.cli.printing import warn
 from kclient_quota.cli.properties import read_command_config
-from kclient_quota.cli.quantities import seconds
+from kclient_quota.cli.quantities import seconds, servers
 from kclient_quota.errors import ConfigError
 from kclient_quota.quota.entity import CLIENT_ID, DEFAULT, ClientQuotaEntity, Name, desanitize, name_problem, sanitize
 
@@ -27,7 +27,9 @@ EXIT_CODES = (
 
 def add_cluster_options(parser: argparse.ArgumentParser) -> None:
     """`--bootstrap-server` and `--command-config`, as of Kafka's tools."""
-    parser.add_argument("--bootstrap-server", metavar="HOST:PORT", help="the cluster, or several of its brokers")
+    parser.add_argument(
+        "--bootstrap-server", type=servers, metavar="HOST:PORT", help="the cluster, or several of its brokers"
+    )
     parser.add_argument(
         "--command-config", type=Path, metavar="FILE", help="properties for the connection, as Kafka's tools take them"
     )

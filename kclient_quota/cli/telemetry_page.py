@@ -32,6 +32,7 @@ def page_source(
         ConfigError: it is no URL, or what reads such pages is missing.
     """
     import http.client  # noqa: PLC0415 - as below
+    import urllib.parse  # noqa: PLC0415 - as below
     import urllib.request  # noqa: PLC0415 - loads TLS, slow for --help
 
     try:
@@ -40,6 +41,10 @@ def page_source(
         raise ConfigError("--prometheus needs prometheus_client: pip install 'kclient-quota[prometheus]'") from error
     if not url.startswith(("http://", "https://")):
         raise ConfigError(f"--prometheus {url}: write http://HOST:PORT/metrics")
+    try:
+        _ = urllib.parse.urlsplit(url).port
+    except ValueError as error:
+        raise ConfigError(f"--prometheus {url}: {error}; write http://HOST:PORT/metrics") from error
     is_first, was_read = True, False
 
     def look(interval_s: float) -> None:
