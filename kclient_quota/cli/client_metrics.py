@@ -40,8 +40,8 @@ def main(argv: list[str] | None = None) -> int:
 
     if words[:1] == ["completion"]:
         return guarded(lambda: _completion(words[1:]), told)
-    options = parsed(parser, words)
-    problem = _problem(options)
+    options = parsed(parser, words, [f"--{option}" for option in _VALUES])
+    problem = _problem(options) or _said_in_vain(options)
     if problem:
         parser.print_usage(sys.stderr)
         print(problem, file=sys.stderr)
@@ -105,6 +105,15 @@ def _problem(options: argparse.Namespace) -> str | None:
         return 'Option "[generate-name]" can only be used with --alter.'
     if options.interval and not options.interval.isdecimal():
         return f"--interval {options.interval}: a number of milliseconds is wanted"
+    return None
+
+
+def _said_in_vain(options: argparse.Namespace) -> str | None:
+    given = [option for option in _VALUES if getattr(options, option) is not None]
+    if given and not options.alter:
+        return f'Option "[{given[0]}]" can only be used with --alter.'
+    if options.list and options.name is not None:
+        return 'Option "[name]" cannot be used with --list.'
     return None
 
 

@@ -37,6 +37,8 @@ _PLAIN_FROM, _PLAIN_TO = Decimal("1e-3"), Decimal("1e7")
 def run(options: argparse.Namespace) -> int:
     """Describe or alter."""
     entities = _entities(options)
+    if options.describe and (options.add_config or options.delete_config):
+        raise ConfigError("--add-config and --delete-config go with --alter only")
     with QuotaAdmin(configuration(options)) as admin:
         if options.describe:
             _print(_describe(admin, entities, options.timeout), as_json=options.json)
@@ -52,7 +54,7 @@ def _entities(options: argparse.Namespace) -> list[tuple[str, Name | None]]:
     ]
     if len(names) > len(found):
         raise ConfigError("--entity-name and --entity-default need an --entity-type each, before them")
-    found += [(kind, getattr(options, flag)) for flag, kind in _FLAGS.items() if getattr(options, flag) is not None]
+    found += [(kind, name) for flag, kind in _FLAGS.items() for name in getattr(options, flag)]
     found += [(kind, DEFAULT) for flag, kind in _DEFAULT_FLAGS.items() if getattr(options, f"{flag}_defaults")]
     kinds = [kind for kind, _ in found]
     if not found:

@@ -12,6 +12,7 @@ from kclient_quota.cli.printing import notice
 from kclient_quota.cli.running import guarded, parsed, script
 from kclient_quota.errors import ConfigError
 
+_MAY_BE_EMPTY = ("--filter", "--partition-by")
 _FAILED, _WRONG = 1, 2
 
 
@@ -95,7 +96,7 @@ def main(argv: list[str] | None = None) -> int:
         the exit status: 0 done, 1 failed with one line of reason, 2 wrong options, 130 interrupted.
     """
     words = sys.argv[1:] if argv is None else argv
-    options = parsed(_parser(words), words)
+    options = parsed(_parser(words), words, _MAY_BE_EMPTY)
 
     def told(error: Exception) -> int:
         notice(f"kclient-quota: {error}")

@@ -45,7 +45,10 @@ def advise(options: argparse.Namespace) -> int:
     """Print the arithmetic."""
     if options.usage:
         return _from_usage(options)
-    setting = _asked(options) if options.bootstrap_server or options.command_config else _by_hand(options)
+    is_asked = bool(options.bootstrap_server or options.command_config)
+    if options.topic and not is_asked:
+        raise ConfigError(f"--topic {options.topic}: say where it is with --bootstrap-server")
+    setting = _asked(options) if is_asked else _by_hand(options)
     rows = list(_rows(options, setting))
     lines = [(what, number(float(value)), unit) for what, value, unit in rows]
     print(

@@ -202,7 +202,7 @@ def add_configs(commands: Any) -> None:
     parser.add_argument("--entity-name", action="append", dest="entity_names", default=[], metavar="NAME")
     parser.add_argument("--entity-default", action="append_const", dest="entity_names", const=DEFAULT)
     for flag in ("user", "client", "ip"):
-        parser.add_argument(f"--{flag}", metavar="NAME")
+        parser.add_argument(f"--{flag}", action="append", default=[], metavar="NAME")
         parser.add_argument(f"--{flag}-defaults", action="store_true")
     parser.add_argument("--add-config", metavar="KEY=VALUE,...", help="with --alter; rates may have units, as 10MB")
     parser.add_argument("--delete-config", metavar="KEY,...", help="with --alter")

@@ -165,11 +165,15 @@ def capacities(texts: Iterable[str] | None) -> dict[str, float]:
     """`NUMBER` for both byte rates, or `name=NUMBER,...`.
 
     Raises:
-        ConfigError: an element cannot be read.
+        ConfigError: an element cannot be read, or comes twice.
     """
     found: dict[str, float] = {}
+    seen: set[str] = set()
     for part in parts(texts):
         name, equals, text = part.rpartition("=")
+        if name in seen:
+            raise ConfigError(f"--capacity {part}: {name or 'one of all'} stands in it twice")
+        seen.add(name)
         keys = [name] if equals else [key for key, units in UNITS.items() if "bps" in units]
         for key in keys:
             if SHARES not in UNITS.get(key, ()):

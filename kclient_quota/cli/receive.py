@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from kclient_quota.clients.consumer import Consumer
     from kclient_quota.operate.topic_receiver import Sink, TopicReceiver
 
+_HERE = "127.0.0.1"
 _GIVE_UP_MS = 24 * 3_600_000
 _CLOSE_MS = 10_000
 _HURRY_MS = 400
@@ -54,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "when something of it was not handed on",
     )
     parser.add_argument("--metrics-port", type=port, metavar="PORT", help="a page for Prometheus (0: a free port)")
-    parser.add_argument("--metrics-host", default="127.0.0.1", metavar="HOST", help="default: %(default)s")
+    parser.add_argument("--metrics-host", default=_HERE, metavar="HOST", help="default: %(default)s")
     parser.add_argument(
         "--limits",
         action="store_true",
@@ -77,6 +78,8 @@ def run(options: argparse.Namespace) -> int:
         raise ConfigError("nowhere to put it: give --otlp, --metrics-port, --jsonl or --parquet")
     if options.limits and options.metrics_port is None:
         raise ConfigError("--limits is for the page: give --metrics-port, too")
+    if options.metrics_host != _HERE and options.metrics_port is None:
+        raise ConfigError("--metrics-host is the page's: give --metrics-port, too")
     from kclient_quota.operate.topic_receiver import TopicReceiver  # noqa: PLC0415 - slow to load for --help
 
     conf: dict[str, Any] = {

@@ -7,8 +7,9 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
+from itertools import pairwise, takewhile
 from types import FrameType
 from typing import NoReturn
 
@@ -32,17 +33,34 @@ class Terminated(KeyboardInterrupt):
         self.status = 128 + number
 
 
-def parsed(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Namespace:
+def parsed(parser: argparse.ArgumentParser, words: list[str], may_be_empty: Container[str] = ()) -> argparse.Namespace:
     """The options; an unknown one is told by its own command, with the one that is probably meant.
+
+    An empty value is a script's variable that was never set: it would count as none, or as this folder.
 
     Args:
         parser: of the program.
         words: the command line.
+        may_be_empty: options whose empty value says something.
     """
     options, unknown = parser.parse_known_args(words)
     if unknown:
         _refuse(_called(parser, words), unknown)
+    for option in _empty(words):
+        if option not in may_be_empty:
+            _called(parser, words).error(f"{option} is empty: give it a value, or leave it out")
     return options
+
+
+def _empty(words: list[str]) -> Iterator[str]:
+    """Options whose values are."""
+    ours = list(takewhile(lambda word: word != "--", words))
+    for before, word in pairwise(["", *ours]):
+        option, equals, value = word.partition("=")
+        if not word and before.startswith("--"):
+            yield before
+        elif option.startswith("--") and equals and not value:
+            yield option
 
 
 def _called(parser: argparse.ArgumentParser, words: list[str]) -> argparse.ArgumentParser:
