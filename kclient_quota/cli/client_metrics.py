@@ -40,7 +40,7 @@ def main(argv: list[str] | None = None) -> int:
 
     if words[:1] == ["completion"]:
         return guarded(lambda: _completion(words[1:]), told)
-    options = parsed(parser, words, [f"--{option}" for option in _VALUES])
+    options = parsed(parser, words, [f"--{option}" for option in ("name", *_VALUES)])
     problem = _problem(options) or _said_in_vain(options)
     if problem:
         parser.print_usage(sys.stderr)

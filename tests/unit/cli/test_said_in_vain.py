@@ -53,7 +53,7 @@ def test_of_quotas(argv: list[str], said: str, capsys: pytest.CaptureFixture[str
         (["--describe", "--interval", "5"], "can only be used with --alter"),
         (["--list", "--match", ""], "can only be used with --alter"),
         (["--list", "--name", "x"], "cannot be used with --list"),
-        (["--alter", "--name", ""], "--name is empty"),
+        (["--alter", "--name", ""], "a client-metrics subscription needs one"),
         (["--alter", "--name", "x", "--interval", "", "--match="], "did not accept a connection"),
     ],
 )
