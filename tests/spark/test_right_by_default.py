@@ -98,6 +98,21 @@ def test_a_new_checkpoint_is_refused_where_a_stream_has_begun_that_has_written_n
     run(spark, Plan("points", str(quiet), str(tmp_path / "out"), checkpoint=str(tmp_path / "c")))
 
 
+def test_two_streams_that_begin_on_one_empty_output_at_this_moment(spark, tmp_path, monkeypatch):
+    source = write(tmp_path / "pushes", [push(1, 60, 60, {BYTES: 1.0})])
+    monkeypatch.setattr("kclient_quota.spark.streaming.checkpoint._is_there", lambda *_: False)  # looked just before
+    plan, other = (
+        Plan("points", source, str(tmp_path / "out"), source_format="pushes", checkpoint=str(tmp_path / name))
+        for name in ("c", "other")
+    )
+    run(spark, plan)
+    for _ in range(2):
+        with pytest.raises(ConfigError, match=r"out is not empty, and checkpoint .*other is new"):
+            run(spark, other)
+    run(spark, plan)
+    assert spark.read.parquet(plan.output).count() == 1
+
+
 def test_dead_letters_of_a_stream(spark, tmp_path):
     good = steady(1, span_s=60)
     source = write(tmp_path / "pushes", [{**good[0], "value": b"\xff\xff"}, *good[1:]])

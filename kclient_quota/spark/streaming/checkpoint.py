@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 VERSION: Final = 5
 """Goes up when a job's columns or state change, so that an old checkpoint cannot be gone on with."""
 MARK: Final = "kclient-quota.json"
+_OWNER: Final = "_kclient-quota"
+"""In an output: whose it is; Spark reads no names that begin so."""
 _EXISTS: Final = "PATH_ALREADY_EXISTS"
 _MARKS_S: Final = 10.0
 """A mark is a line: whoever has not written it in so long has been killed."""
@@ -125,6 +127,19 @@ def check_new(spark: "SparkSession", checkpoint: str, output: str, *, is_table: 
     if marked(spark, checkpoint) is not None:
         return
     if spark.catalog.tableExists(output) if is_table else _is_there(spark, output):
+        raise _of_another(checkpoint, f"output {output}")
+
+
+def take_output(spark: "SparkSession", checkpoint: str, output: str) -> None:
+    """Say in an empty output whose it is: of those that see nothing there at one moment one goes on at most.
+
+    Raises:
+        ConfigError: another one's line is there, or beside its own.
+    """
+    owner = f"{output}/{_OWNER}"
+    if not _lines(spark, owner):
+        spark.createDataFrame([(checkpoint,)], "value string").coalesce(1).write.mode("append").text(owner)
+    if set(_lines(spark, owner) or ()) != {checkpoint}:
         raise _of_another(checkpoint, f"output {output}")
 
 

@@ -14,7 +14,14 @@ from kclient_quota.spark.jobs.outliers import outliers
 from kclient_quota.spark.plan import PARQUET
 from kclient_quota.spark.reading import peek, read
 from kclient_quota.spark.rows import table_job
-from kclient_quota.spark.streaming.checkpoint import check_new, check_new_letters, check_whole, claim, marked
+from kclient_quota.spark.streaming.checkpoint import (
+    check_new,
+    check_new_letters,
+    check_whole,
+    claim,
+    marked,
+    take_output,
+)
 from kclient_quota.spark.streaming.output import laid_out, start_stream
 from kclient_quota.spark.streaming.progress import LETTERS, Watch
 
@@ -45,6 +52,9 @@ def run_stream(spark: "SparkSession", plan: "Plan", limits: "Limits | None") -> 
     check_new(spark, checkpoint, plan.output, is_table=plan.is_table)
     if plan.dead_letters:
         check_new_letters(spark, _of_letters(checkpoint), plan.dead_letters)
+    # other formats and tables know who writes: Delta has a log of its own
+    if plan.output_format == PARQUET and not plan.is_table and marked(spark, checkpoint) is None:
+        take_output(spark, checkpoint, plan.output)
     claim(spark, checkpoint, _facts(plan))
     if plan.client is None:
         check_whole(spark, checkpoint)
