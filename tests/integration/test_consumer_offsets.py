@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import OFFSET_INVALID, KafkaException, Message, Producer, TopicPartition
 
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.clients import PlainConsumer
@@ -103,6 +103,42 @@ def test_position_is_what_the_application_has_received(broker: EmbeddedBroker, t
     assert [message.offset() for message in receive(consumer, 6)] == [3, 4, 5, 6, 7, 8]
     assert consumer.position([TopicPartition(topic, 0)])[0].offset == 9
     consumer.close()
+
+
+class LetsGoLate(Consumer):
+    """Librdkafka goes on telling the position of before, as it does for a moment, of what is assigned anew."""
+
+    late: list[TopicPartition] | None = None
+
+    def _kq_positions(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
+        if self.late is not None:
+            return [TopicPartition(part.topic, part.partition, part.offset) for part in self.late]
+        return super()._kq_positions(partitions)
+
+
+@pytest.mark.parametrize("how", ["assign", "incremental_assign"])
+def test_what_was_held_of_a_partition_that_is_assigned_anew_is_not_committed(
+    broker: EmbeddedBroker, topic: str, how: str
+) -> None:
+    consumer = consumer_of(broker, topic, LetsGoLate, **HOLDS_SOON, **{"enable.auto.commit": False})
+    mine = [TopicPartition(topic, 0, 0)]
+    consumer.assign(mine)
+    receive(consumer, 3)
+    hold(consumer, 4)
+    ahead = consumer._kq_positions(mine)
+    assert ahead[0].offset > 3
+    if how == "incremental_assign":
+        consumer.incremental_unassign(mine)
+    getattr(consumer, how)([TopicPartition(topic, 0, 3)])
+    consumer.late = ahead
+    assert consumer.position(mine)[0].offset == OFFSET_INVALID
+    with pytest.raises(KafkaException, match="_NO_OFFSET"):
+        consumer.commit(asynchronous=False)
+    consumer.late = None
+    assert [message.offset() for message in receive(consumer, 2)] == [3, 4]
+    assert [part.offset for part in consumer.commit(asynchronous=False)] == [5]
+    consumer.close()
+    assert committed(broker, topic) == 5
 
 
 @pytest.mark.parametrize("how", ["commit()", "commit(asynchronous=False)", "close()", "auto-commit", "unassign()"])

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, Message, TopicPartition
 from kclient_telemetry.locks import reentrant_lock
 
 from kclient_quota.clients.consumer import settings
@@ -80,9 +80,16 @@ class Storing(Receiving):
         super().store_offsets(message, offsets)
 
     def _kq_not_held(self, positions: list[TopicPartition]) -> list[TopicPartition]:
-        """Positions of librdkafka's, put back to what is held."""
+        """Positions of librdkafka's, put back to what is held.
+
+        What is assigned while it was assigned before keeps its former position for a moment, which is ahead of the
+        application by what was held of it then: until something of it has come it has none.
+        """
         first = self._kq_held.first_offsets() if self._kq_held else {}
         sought = self._kq_sought
+        for part in positions if self._kq_anew else ():
+            if key_of(part) in self._kq_anew:
+                part.offset = OFFSET_INVALID
         return [
             _at(part, first.get(key) or (sought.get(key) if part.offset < NO_OFFSET else None))
             for part in positions

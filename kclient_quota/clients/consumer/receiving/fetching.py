@@ -78,6 +78,7 @@ class Fetching(CConsumer):
     _kq_fetcher: CConsumer | None = None
     _kq_starts: dict[Partition, int]
     _kq_asked: set[Partition]
+    _kq_anew: set[Partition]  # assigned since anything has come of them
     _kq_was_not_told = False
     _kq_paused: set[Partition]
     _kq_paused_by_us: list[TopicPartition]  # as more is held than there is room for
@@ -96,7 +97,7 @@ class Fetching(CConsumer):
     def _kq_prepare_fetching(self, conf: Mapping[str, Any], events: Callable[[Any], None]) -> None:
         """Remember how to make another client, by the final configuration of this one; `events` takes what it says."""
         self._kq_starts = {}
-        self._kq_asked = set()
+        self._kq_asked, self._kq_anew = set(), set()
         self._kq_paused, self._kq_paused_by_us = set(), []
         self._kq_fetcher_events = events
         self._kq_fetcher_conf = {key: value for key, value in conf.items() if key not in _MEMBERS_OWN}
@@ -197,6 +198,7 @@ class Fetching(CConsumer):
     def _kq_begin_at(self, partitions: list[TopicPartition]) -> None:
         """The application wants these read from there."""
         self._kq_times_assigned += 1
+        self._kq_anew.update(map(key_of, partitions))
         self._kq_note_starts(partitions)
 
     def _kq_note_starts(self, partitions: list[TopicPartition]) -> None:

@@ -107,6 +107,7 @@ class Receiving(Pausing):
             self._kq_hold(messages)
             return self._kq_receive(num_messages, timeout, began)
         self._kq_idle.polled(began, monotonic())
+        self._kq_come(messages)
         self._kq_last = messages[:]
         self._kq_in_doubt = 0
         return messages

@@ -153,6 +153,7 @@ class Recovering(Fetching):
         """
         messages = self._kq_received.without_ends_again(messages)
         if messages:
+            self._kq_come(messages)
             if self._kq_paused:
                 self._kq_note_running(messages)
             dropped = self._kq_held.add_unless_gone(messages)
@@ -165,6 +166,12 @@ class Recovering(Fetching):
             # It still counts for positions, which are the application's.
             self._kq_held.set_aside(set(map(key_of, super().assignment())))
         self._kq_in_doubt = 0
+
+    def _kq_come(self, messages: list[Message]) -> None:
+        """These have come, so that librdkafka's positions are of what they were assigned for."""
+        if self._kq_anew:
+            came = {partition_of(message) for message in messages if message.error() is None}
+            self._kq_anew -= came - self._kq_held.gone
 
     def _kq_note_silence(self, events: list[Message]) -> None:
         """See whether librdkafka says that the application has not polled for `max.poll.interval.ms`.
