@@ -1,26 +1,44 @@
 """The installed commands: Ctrl-C ends them without a word from their first line on, while they are loaded, too."""
 
 import os
-from importlib import import_module
+from collections.abc import Callable
 
 
 def kclient_quota() -> None:
     """`kclient-quota`."""
-    _run("main")
+
+    def command() -> None:
+        from kclient_quota.cli.main import entry
+
+        entry()
+
+    _run(command)
 
 
 def kafka_quotas() -> None:
     """`kafka-quotas`."""
-    _run("quotas")
+
+    def command() -> None:
+        from kclient_quota.cli.quotas import entry
+
+        entry()
+
+    _run(command)
 
 
 def kafka_client_metrics() -> None:
     """`kafka-client-metrics`."""
-    _run("client_metrics")
+
+    def command() -> None:
+        from kclient_quota.cli.client_metrics import entry
+
+        entry()
+
+    _run(command)
 
 
-def _run(module: str) -> None:
+def _run(command: Callable[[], None]) -> None:
     try:
-        import_module(f"kclient_quota.cli.{module}").entry()
+        command()
     except KeyboardInterrupt:
         os._exit(130)

@@ -2,7 +2,6 @@
 
 import argparse
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +18,31 @@ MODES = ("list", "describe", "alter")
 _DOCUMENTS = ("text", "json", "yaml")
 
 
-def _later(module: str, function: str) -> Callable[[argparse.Namespace], int]:
-    return lambda options: int(getattr(import_module(f"kclient_quota.cli.{module}"), function)(options))
+def _draft(options: argparse.Namespace) -> int:
+    from kclient_quota.cli import quota_draft
+
+    return quota_draft.run(options)
+
+
+def _code(name: str) -> Callable[[argparse.Namespace], int]:
+    def run(options: argparse.Namespace) -> int:
+        from kclient_quota.cli import quota_code
+
+        return int(getattr(quota_code, name)(options))
+
+    return run
+
+
+def _advise(options: argparse.Namespace) -> int:
+    from kclient_quota.cli import quota_advice
+
+    return quota_advice.advise(options)
+
+
+def _configs(options: argparse.Namespace) -> int:
+    from kclient_quota.cli import configs
+
+    return configs.run(options)
 
 
 def command_parser() -> argparse.ArgumentParser:
@@ -69,7 +91,7 @@ def draft_parser() -> argparse.ArgumentParser:
         "--capacity", action="append", metavar="[NAME=]VALUE,...", help="what one broker has, for shares of it"
     )
     add_store_option(parser)
-    parser.set_defaults(run=_later("quota_draft", "run"))
+    parser.set_defaults(run=_draft)
     return parser
 
 
@@ -103,7 +125,7 @@ def add_code_commands(commands: Any) -> None:
     for parser in (plan, diff, apply, reconcile):
         add_output_option(parser, _DOCUMENTS)
     for parser, name in ((plan, "plan"), (diff, "diff"), (apply, "apply"), (reconcile, "reconcile")):
-        parser.set_defaults(run=_later("quota_code", name))
+        parser.set_defaults(run=_code(name))
     undo = commands.add_parser(
         "undo",
         help="take back the last run of `apply` that a journal has",
@@ -124,12 +146,12 @@ def add_code_commands(commands: Any) -> None:
     )
     undo.add_argument("--run", type=int, metavar="N", dest="number", help="this run (default: the last that stands)")
     add_output_option(undo, _DOCUMENTS)
-    undo.set_defaults(run=_later("quota_code", "undo"))
+    undo.set_defaults(run=_code("undo"))
     for parser in (apply, undo):
         parser.add_argument("--yes", "-y", action="store_true", help="do not ask; needed for removals by a script")
     export = commands.add_parser("export", help="print a file that says what is configured", epilog=EXIT_CODES)
     export.add_argument("--json", action="store_true", help="a file in JSON, which the commands read as well")
-    export.set_defaults(run=_later("quota_code", "export"))
+    export.set_defaults(run=_code("export"))
     for parser in (undo, export):
         add_cluster_options(parser)
         add_store_option(parser)
@@ -183,7 +205,7 @@ def add_advise(commands: Any) -> None:
     )
     parser.add_argument("--headroom", type=rate, default=0.25, help="over the peak (default: %(default)g)")
     add_output_option(parser)
-    parser.set_defaults(run=_later("quota_advice", "advise"))
+    parser.set_defaults(run=_advise)
 
 
 def add_configs(commands: Any) -> None:
@@ -207,4 +229,4 @@ def add_configs(commands: Any) -> None:
     parser.add_argument("--add-config", metavar="KEY=VALUE,...", help="with --alter; rates may have units, as 10MB")
     parser.add_argument("--delete-config", metavar="KEY,...", help="with --alter")
     parser.add_argument("--json", action="store_true", help="print what is described or altered as JSON")
-    parser.set_defaults(run=_later("configs", "run"))
+    parser.set_defaults(run=_configs)
