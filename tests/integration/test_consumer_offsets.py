@@ -15,6 +15,7 @@ from confluent_kafka import OFFSET_INVALID, KafkaException, Message, Producer, T
 from kclient_quota.broker import EmbeddedBroker
 from kclient_quota.clients import PlainConsumer
 from kclient_quota.clients.consumer import Consumer
+from kclient_quota.clients.consumer.receiving.held import ReceivedOffsets
 
 HOLDS_SOON = {"session.timeout.ms": 300, "max.poll.interval.ms": 300, "heartbeat.interval.ms": 100}
 """A consumer that must serve its queue ten times a second, so that it holds messages soon."""
@@ -112,13 +113,13 @@ class LetsGoLate(Consumer):
 
     def _kq_positions(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
         if self.late is not None:
-            return [TopicPartition(part.topic, part.partition, part.offset) for part in self.late]
+            return [TopicPartition(part.topic, part.partition, part.offset) for part in self.late if part in partitions]
         return super()._kq_positions(partitions)
 
 
 @pytest.mark.parametrize("how", ["assign", "incremental_assign"])
 def test_what_was_held_of_a_partition_that_is_assigned_anew_is_not_committed(
-    broker: EmbeddedBroker, topic: str, how: str
+    broker: EmbeddedBroker, topic: str, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     consumer = consumer_of(broker, topic, LetsGoLate, **HOLDS_SOON, **{"enable.auto.commit": False})
     mine = [TopicPartition(topic, 0, 0)]
@@ -134,6 +135,10 @@ def test_what_was_held_of_a_partition_that_is_assigned_anew_is_not_committed(
     assert consumer.position(mine)[0].offset == OFFSET_INVALID
     with pytest.raises(KafkaException, match="_NO_OFFSET"):
         consumer.commit(asynchronous=False)
+    with monkeypatch.context() as patched:
+        patched.setattr(ReceivedOffsets, "is_due", True)  # librdkafka is asked what has been received
+        consumer._kq_settle()
+    assert consumer._kq_received.offsets()[topic, 0] == 3
     consumer.late = None
     assert [message.offset() for message in receive(consumer, 2)] == [3, 4]
     assert [part.offset for part in consumer.commit(asynchronous=False)] == [5]

@@ -157,18 +157,20 @@ class PacedConsumer(Storing, TelemetryMethods):
         """Receive of exactly these partitions, from the offsets that they name."""
         self._kq_store_received()
         self._kq_no_more_of(super().assignment())
-        super().assign(partitions)
-        self._kq_forget(None)
-        self._kq_received.begin(partitions)
-        self._kq_begin_at(partitions)
+        with self._kq_alone():  # who stores beside would take a former position for one of these
+            super().assign(partitions)
+            self._kq_forget(None)
+            self._kq_received.begin(partitions)
+            self._kq_begin_at(partitions)
         self._kq_assign_anew(partitions)
 
     @in_turn
     def incremental_assign(self, partitions: list[TopicPartition], /) -> None:
         """Receive of these partitions, too."""
-        super().incremental_assign(partitions)
-        self._kq_received.begin(partitions)
-        self._kq_begin_at(partitions)
+        with self._kq_alone():
+            super().incremental_assign(partitions)
+            self._kq_received.begin(partitions)
+            self._kq_begin_at(partitions)
         self._kq_follow_assignment()
 
     @in_turn

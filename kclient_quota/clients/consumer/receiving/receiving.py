@@ -301,7 +301,8 @@ class Receiving(Pausing):
             if self._kq_held or self._kq_in_doubt or self._kq_tells_ends:
                 self._kq_received.offsets()
             else:
-                self._kq_received.replace(self._kq_positions(super().assignment()))
+                mine = [part for part in super().assignment() if key_of(part) not in self._kq_anew]
+                self._kq_received.replace(self._kq_positions(mine))
 
     def _kq_store_if_due(self) -> None:
         """Store what has been received, when it is time to."""
