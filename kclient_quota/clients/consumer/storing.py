@@ -32,6 +32,7 @@ class Storing(Receiving):
     """confluent_kafka's Consumer that stores what the application has received."""
 
     _kq_stores = False
+    _kq_storing = reentrant_lock()  # of one whose subclass has forgotten to make it; each has its own
 
     def _kq_prepare_storing(self, conf: Mapping[str, Any]) -> None:
         """Before confluent_kafka's constructor; `conf` is the user's, without our keys."""
