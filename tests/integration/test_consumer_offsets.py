@@ -146,6 +146,24 @@ def test_what_was_held_of_a_partition_that_is_assigned_anew_is_not_committed(
     assert committed(broker, topic) == 5
 
 
+@pytest.mark.parametrize("how", ["assign", "unassign", "incremental_unassign"])
+def test_what_was_held_of_a_partition_that_is_not_assigned_any_more_is_no_position(
+    broker: EmbeddedBroker, topic: str, how: str
+) -> None:
+    consumer = consumer_of(broker, topic, LetsGoLate, **HOLDS_SOON, **{"enable.auto.commit": False})
+    mine = [TopicPartition(topic, 0, 0)]
+    consumer.assign(mine)
+    receive(consumer, 3)
+    hold(consumer, 4)
+    ahead = consumer._kq_positions(mine)
+    assert ahead[0].offset > 3
+    arguments = {"assign": [[TopicPartition(topic, 1, 0)]], "unassign": [], "incremental_unassign": [mine]}
+    getattr(consumer, how)(*arguments[how])
+    consumer.late = ahead
+    assert consumer.position(mine)[0].offset == OFFSET_INVALID
+    consumer.close()
+
+
 @pytest.mark.parametrize("how", ["commit()", "commit(asynchronous=False)", "close()", "auto-commit", "unassign()"])
 def test_what_is_committed_is_what_the_application_has_received(broker: EmbeddedBroker, topic: str, how: str) -> None:
     # What is committed automatically before commit() is called leaves that nothing to commit, as with a plain consumer.

@@ -231,10 +231,12 @@ class PacedConsumer(Storing, TelemetryMethods):
         """
         self._kq_was_silent = False
         self._kq_note_handed()
+        ahead = self._kq_held.first_offsets()  # by these librdkafka's positions go on for a moment
         nbytes = self._kq_held.drop(partitions)
         named = None if partitions is None else list(map(key_of, partitions))
         self._kq_core.on_forgotten(nbytes, named)
         if partitions is None:
+            self._kq_anew.update(ahead)
             self._kq_received.forget()
             self._kq_sought.clear()
             self._kq_starts.clear()
@@ -244,6 +246,7 @@ class PacedConsumer(Storing, TelemetryMethods):
             return
         gone = set(map(key_of, partitions))
         self._kq_held.gone |= gone
+        self._kq_anew |= gone & ahead.keys()
         self._kq_received.begin([TopicPartition(topic, number) for topic, number in gone])
         for partition in gone:
             self._kq_stored.pop(partition, None)

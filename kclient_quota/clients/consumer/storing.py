@@ -83,8 +83,8 @@ class Storing(Receiving):
     def _kq_not_held(self, positions: list[TopicPartition]) -> list[TopicPartition]:
         """Positions of librdkafka's, put back to what is held.
 
-        What is assigned while it was assigned before keeps its former position for a moment, which is ahead of the
-        application by what was held of it then: until something of it has come it has none.
+        What is assigned while it was assigned before, or no more, keeps its former position for a moment, which is
+        ahead of the application by what was held of it then: until something of it has come it has none.
         """
         first = self._kq_held.first_offsets() if self._kq_held else {}
         sought = self._kq_sought

@@ -78,7 +78,7 @@ class Fetching(CConsumer):
     _kq_fetcher: CConsumer | None = None
     _kq_starts: dict[Partition, int]
     _kq_asked: set[Partition]
-    _kq_anew: set[Partition]  # assigned since anything has come of them
+    _kq_anew: set[Partition]  # assigned, or gone with what was held of them, since anything has come of them
     _kq_was_not_told = False
     _kq_paused: set[Partition]
     _kq_paused_by_us: list[TopicPartition]  # as more is held than there is room for
