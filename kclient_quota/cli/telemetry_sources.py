@@ -8,7 +8,7 @@ from kclient_quota.cli.printing import warn
 from kclient_quota.cli.quota_options import configuration
 from kclient_quota.cli.telemetry_page import page_source
 from kclient_quota.clock import SYSTEM_CLOCK, unix_ms
-from kclient_quota.errors import ClusterError
+from kclient_quota.errors import ClusterError, ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -134,6 +134,7 @@ def subscribed(
 
     Raises:
         ClusterError: no broker answers within `--timeout`, or the topic may not be read.
+        ConfigError: no topic can have its name.
     """
     import threading  # noqa: PLC0415 - as below
 
@@ -313,6 +314,7 @@ def _asked(
 
     Raises:
         ClusterError: nothing within `--timeout`, or that it may not be read; other errors may pass.
+        ConfigError: no topic can have its name.
     """
     from kclient_quota.clients import KafkaError, KafkaException  # noqa: PLC0415 - as above
 
@@ -334,6 +336,9 @@ def _asked(
                     f"{options.from_topic} cannot be read: {problem.str()}; allow the principal to describe and read it"
                 )
                 raise ClusterError(why, error_code=problem.code())
+            is_pattern = options.from_topic.startswith("^")
+            if problem is not None and problem.code() == KafkaError.TOPIC_EXCEPTION and not is_pattern:
+                raise ConfigError(f"--from-topic {options.from_topic}: no topic can have this name; name one topic")
             return problem
     return None
 

@@ -122,6 +122,15 @@ def test_a_topic_that_is_not_there_yet_is_said(tmp_path, capsys):
     assert "there is no topic telemetri: nothing was read; check --from-topic, or have it made first" in err
 
 
+def test_a_name_that_no_topic_can_have(cluster, tmp_path, capsys):
+    """Nobody waits for it: a group gives out no partitions of it."""
+    where = ["--bootstrap-server", cluster.bootstrap_servers, "--from-topic", "telemetry,other"]
+    assert main(["receive", *where, "--idle-exit", "0.1", "--jsonl", str(tmp_path)]) == 2
+    assert main(["top", *where, "--once", "--interval", "0.1"]) == 2
+    said = "--from-topic telemetry,other: no topic can have this name; name one topic"
+    assert capsys.readouterr().err.count(said) == 2
+
+
 def test_a_page_that_cannot_be_served_names_its_options(capsys):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
