@@ -56,6 +56,8 @@ def _entities(options: argparse.Namespace) -> list[tuple[str, Name | None]]:
         raise ConfigError("--entity-name and --entity-default need an --entity-type each, before them")
     found += [(kind, name) for flag, kind in _FLAGS.items() for name in getattr(options, flag)]
     found += [(kind, DEFAULT) for flag, kind in _DEFAULT_FLAGS.items() if getattr(options, f"{flag}_defaults")]
+    if "" in [name for _, name in found]:
+        raise ConfigError("an entity's name is empty; for whoever has none of their own give --entity-default")
     kinds = [kind for kind, _ in found]
     if not found:
         raise ConfigError("no entity is given: use --entity-type users|clients|ips, or --user, --client, --ip")
@@ -126,6 +128,8 @@ def java_double(value: float) -> str:
 
 def _alter(admin: QuotaAdmin, entities: list[tuple[str, Name | None]], options: argparse.Namespace) -> int:
     add, delete = _additions(options.add_config), _keys(options.delete_config)
+    if both := sorted(set(add) & set(delete)):
+        raise ConfigError(f"{', '.join(both)}: add or delete it, not both")
     if not add and not delete:
         raise ConfigError("At least one of --add-config or --delete-config must be specified with --alter")
     if any(name is None for _, name in entities):

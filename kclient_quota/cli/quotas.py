@@ -11,6 +11,8 @@ from kclient_quota.cli.running import guarded, parsed, script, stops_are_ctrl_c
 from kclient_quota.errors import ConfigError
 
 _WITH_VALUE = ("--bootstrap-server", "--command-config", "--timeout", "--units-store")
+_NAMES = ("--entity-name", "--user", "--client", "--ip")
+"""Refused in words of their own: an empty one is the default's to Kafka's tool."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -48,7 +50,7 @@ def _parsed(words: list[str]) -> argparse.Namespace:
     """Of the command that is named, with whatever options stand before its name; else of the draft's options."""
     before, rest = _split(words)
     if rest and rest[0] in COMMANDS:
-        return parsed(command_parser(), [rest[0], *before, *rest[1:]])
+        return parsed(command_parser(), [rest[0], *before, *rest[1:]], _NAMES)
     if rest and rest[0] in MODES:
         return parsed(draft_parser(), [*before, f"--{rest[0]}", *rest[1:]])
     if rest and not rest[0].startswith("-"):

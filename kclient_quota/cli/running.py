@@ -53,12 +53,12 @@ def parsed(parser: argparse.ArgumentParser, words: list[str], may_be_empty: Cont
 
 
 def _empty(words: list[str]) -> Iterator[str]:
-    """Options whose values are."""
+    """Options whose values are, and what belongs to none and is."""
     ours = list(takewhile(lambda word: word != "--", words))
     for before, word in pairwise(["", *ours]):
         option, equals, value = word.partition("=")
-        if not word and before.startswith("--"):
-            yield before
+        if not word:
+            yield before if before.startswith("--") else f"what stands behind {before}"
         elif option.startswith("--") and equals and not value:
             yield option
 

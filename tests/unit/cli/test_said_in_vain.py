@@ -36,6 +36,10 @@ def test_an_empty_value(argv: list[str], option: str, capsys: pytest.CaptureFixt
     [
         (["--list", "--names", "", *WHERE], "--names is empty"),
         (["undo", "--journal", "", *WHERE], "--journal is empty"),
+        (["undo", *WHERE, ""], "what stands behind 0.1 is empty"),
+        (["configs", "--alter", "--entity-type=users", "--entity-name", "", *WHERE], "give --entity-default"),
+        (["configs", "--describe", "--client=", *WHERE], "give --entity-default"),
+        (["configs", "--alter", "--user=a", "--add-config=a=1,b=2", "--delete-config=b", *WHERE], "b: add or delete"),
         (["configs", "--alter", "--user=a", "--user=b", "--add-config=producer_byte_rate=1", *WHERE], "Duplicate"),
         (["configs", "--describe", "--user=a", "--add-config=producer_byte_rate=1", *WHERE], "go with --alter only"),
         (["advise", "--quota=100", "--topic=orders"], "say where it is with --bootstrap-server"),
