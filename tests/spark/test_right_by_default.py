@@ -15,6 +15,7 @@ from kclient_quota.spark.jobs.usage import usage
 from kclient_quota.spark.pipeline import Plan, run
 from kclient_quota.spark.quota_table import sharer_of
 from kclient_quota.spark.reporting.tables import _session, _span
+from kclient_quota.spark.streaming.checkpoint import take_output
 from kclient_quota.spark.streaming.output import compact
 from tests.spark.pushes import BEGIN_MS, BYTES, FIVE_S, RATE, THROTTLE, push, steady, write
 
@@ -111,6 +112,17 @@ def test_two_streams_that_begin_on_one_empty_output_at_this_moment(spark, tmp_pa
             run(spark, other)
     run(spark, plan)
     assert spark.read.parquet(plan.output).count() == 1
+
+
+def test_a_stream_that_begins_leaves_what_another_one_is_just_writing_there(spark, tmp_path):
+    """Of two that begin at one moment the slower one ended in a FileNotFoundException of Java's."""
+    unfinished = tmp_path / "out" / "_kclient-quota" / "_temporary" / "0"
+    unfinished.mkdir(parents=True)
+    take_output(spark, "c", str(tmp_path / "out"))
+    assert unfinished.exists()
+    take_output(spark, "c", str(tmp_path / "out"))
+    with pytest.raises(ConfigError, match="is all that is there, as two began at one moment, remove that"):
+        take_output(spark, "other", str(tmp_path / "out"))
 
 
 def test_dead_letters_of_a_stream(spark, tmp_path):

@@ -6,6 +6,7 @@ It is written and read by Spark itself, so that it may be wherever Spark writes,
 import json
 import time
 from collections.abc import Mapping
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.errors import AnalysisException, PySparkException
@@ -137,10 +138,20 @@ def take_output(spark: "SparkSession", checkpoint: str, output: str) -> None:
         ConfigError: another one's line is there, or beside its own.
     """
     owner = f"{output}/{_OWNER}"
-    if not _lines(spark, owner):
-        spark.createDataFrame([(checkpoint,)], "value string").coalesce(1).write.mode("append").text(owner)
-    if set(_lines(spark, owner) or ()) != {checkpoint}:
-        raise _of_another(checkpoint, f"output {output}")
+    if not _owners(spark, owner):
+        # a directory for each: whichever job ends first takes the other's `_temporary` away
+        own = f"{owner}/{sha256(checkpoint.encode()).hexdigest()[:16]}"
+        spark.createDataFrame([(checkpoint,)], "value string").coalesce(1).write.mode("overwrite").text(own)
+    if _owners(spark, owner) != {checkpoint}:
+        remedy = f"where {owner} is all that is there, as two began at one moment, remove that"
+        raise ConfigError(f"{_of_another(checkpoint, f'output {output}')}; {remedy}")
+
+
+def _owners(spark: "SparkSession", owner: str) -> set[str]:
+    try:
+        return {row[0] for row in spark.read.option("recursiveFileLookup", "true").text(owner).collect()}
+    except AnalysisException:  # there is none
+        return set()
 
 
 def check_new_letters(spark: "SparkSession", checkpoint: str, letters: str) -> None:
