@@ -50,9 +50,12 @@ def _time_of_day_ns() -> int:
 
 def sleep(seconds: float) -> None:
     """Sleep; interruptible by signals. Greenlets run meanwhile, where gevent or eventlet have seen to that."""
-    patched: Any = time.sleep
-    is_cooperative = str(getattr(patched, "__module__", "")).startswith(_COOPERATIVE)
-    (patched if is_cooperative else _own.sleep)(seconds)
+    (time if is_cooperative() else _own).sleep(seconds)
+
+
+def is_cooperative() -> bool:
+    """Whether threads are greenlets, of which none runs while another waits in C."""
+    return str(getattr(time.sleep, "__module__", "")).startswith(_COOPERATIVE)
 
 
 class Clock(Protocol):

@@ -18,7 +18,7 @@ from kclient_quota.clients.calls import (
 )
 from kclient_quota.clients.producer.outbox import Callback, Handed, Outbox
 from kclient_quota.clients.producer.transaction import Transaction
-from kclient_quota.clock import Clock
+from kclient_quota.clock import Clock, is_cooperative, sleep
 from kclient_quota.errors import QUEUE_FULL
 
 if TYPE_CHECKING:
@@ -90,8 +90,13 @@ class WaitingProducer(CProducer):
         return super().__len__()
 
     def serve_librdkafka(self, timeout_s: float) -> int:
-        """Serve its events."""
-        return super().poll(timeout_s)
+        """Serve its events, and wait for some; not within C where that would stop all greenlets."""
+        if not (timeout_s and is_cooperative()):
+            return super().poll(timeout_s)
+        served = super().poll(0)
+        if not served:
+            sleep(timeout_s)
+        return served
 
     def flush_librdkafka(self, timeout_s: float) -> int:
         """Serve its events, and have it send without lingering."""
