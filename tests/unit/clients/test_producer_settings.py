@@ -117,15 +117,15 @@ def test_a_short_queue_is_not_full_for_a_linger_of_ours(most: int, lingers: bool
     assert ("linger.ms" in with_defaults({"queue.buffering.max.messages": most}, UNKNOWN)) is lingers
 
 
-@pytest.mark.parametrize(("timeout_ms", "lingers"), [(5, False), (10, False), (11, True), (0, True)])
-def test_librdkafka_does_not_linger_for_longer_than_a_message_is_worth_sending(timeout_ms: int, lingers: bool) -> None:
-    for key in ("message.timeout.ms", "delivery.timeout.ms"):
-        assert ("linger.ms" in with_defaults({key: timeout_ms}, UNKNOWN)) is lingers
+@pytest.mark.parametrize(("timeout_ms", "is_patient"), [(5, False), (100, False), (499, False), (500, True), (0, True)])
+def test_messages_that_are_given_up_soon_neither_linger_nor_wait_for_a_round_trip(
+    timeout_ms: int, is_patient: bool
+) -> None:
     of_both = {"message.timeout.ms": 60_000, "delivery.timeout.ms": timeout_ms}  # librdkafka takes the last one
-    assert ("linger.ms" in with_defaults(of_both, UNKNOWN)) is lingers
-    assert (
-        "linger.ms" in with_defaults({"default.topic.config": {"message.timeout.ms": timeout_ms}}, UNKNOWN)
-    ) is lingers
+    of_topics = {"default.topic.config": {"message.timeout.ms": timeout_ms}}
+    for conf in ({"message.timeout.ms": timeout_ms}, {"delivery.timeout.ms": timeout_ms}, of_both, of_topics):
+        ours = with_defaults(conf, UNKNOWN)
+        assert ("linger.ms" in ours, "enable.idempotence" in ours) == (is_patient, is_patient)
 
 
 def with_ours(conf: dict[str, Any], limit: Limit, clock: ManualClock) -> dict[str, Any]:
