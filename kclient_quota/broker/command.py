@@ -186,6 +186,8 @@ def _check(options: argparse.Namespace) -> None:
     """What argparse cannot say better, since several options are of one kind."""
     if options.brokers not in range(1, _MOST_BROKERS + 1):
         raise ConfigError(f"--brokers {options.brokers}: write a number from 1 to {_MOST_BROKERS}")
+    if not options.host:  # a script's variable that was never set; sockets would take it for every address
+        raise ConfigError("--host is empty: name an address, 0.0.0.0 for all")
     for name in ("port", "sasl_port", "tls_port", "metrics_port"):
         number = getattr(options, name)
         last = (number or 0) + (options.brokers - 1 if number and name != "metrics_port" else 0)

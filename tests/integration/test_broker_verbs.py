@@ -405,6 +405,7 @@ def test_the_command_takes_a_manner():
         (["--topic", "a", "--topic", "a:3"], "--topic: a is named twice"),
         (["--user", "u:p", "--user", "u:q"], "--user: u is named twice"),
         (["--property", "num.partitions=1", "--property", "num.partitions=2"], "num.partitions is named twice"),
+        (["--host", ""], "--host is empty"),
         (["--advertised-host", ""], "advertised_host '': write a name or an address alone"),
         (["--advertised-host", "b:9092"], "advertised_host 'b:9092': write a name or an address alone"),
         (["--client-metrics-interval-ms", "500"], "says nothing without --otlp or --metrics-port"),
