@@ -117,10 +117,10 @@ class LetsGoLate(Consumer):
         return super()._kq_positions(partitions)
 
 
-@pytest.mark.parametrize("how", ["assign", "incremental_assign"])
-def test_what_was_held_of_a_partition_that_is_assigned_anew_is_not_committed(
-    broker: EmbeddedBroker, topic: str, how: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def ahead_of_application(
+    broker: EmbeddedBroker, topic: str
+) -> tuple[LetsGoLate, list[TopicPartition], list[TopicPartition]]:
+    """A consumer that has received three and holds more, what it has assigned, and librdkafka's position of that."""
     consumer = consumer_of(broker, topic, LetsGoLate, **HOLDS_SOON, **{"enable.auto.commit": False})
     mine = [TopicPartition(topic, 0, 0)]
     consumer.assign(mine)
@@ -128,6 +128,14 @@ def test_what_was_held_of_a_partition_that_is_assigned_anew_is_not_committed(
     hold(consumer, 4)
     ahead = consumer._kq_positions(mine)
     assert ahead[0].offset > 3
+    return consumer, mine, ahead
+
+
+@pytest.mark.parametrize("how", ["assign", "incremental_assign"])
+def test_what_was_held_of_a_partition_that_is_assigned_anew_is_not_committed(
+    broker: EmbeddedBroker, topic: str, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consumer, mine, ahead = ahead_of_application(broker, topic)
     if how == "incremental_assign":
         consumer.incremental_unassign(mine)
     getattr(consumer, how)([TopicPartition(topic, 0, 3)])
@@ -150,13 +158,7 @@ def test_what_was_held_of_a_partition_that_is_assigned_anew_is_not_committed(
 def test_what_was_held_of_a_partition_that_is_not_assigned_any_more_is_no_position(
     broker: EmbeddedBroker, topic: str, how: str
 ) -> None:
-    consumer = consumer_of(broker, topic, LetsGoLate, **HOLDS_SOON, **{"enable.auto.commit": False})
-    mine = [TopicPartition(topic, 0, 0)]
-    consumer.assign(mine)
-    receive(consumer, 3)
-    hold(consumer, 4)
-    ahead = consumer._kq_positions(mine)
-    assert ahead[0].offset > 3
+    consumer, mine, ahead = ahead_of_application(broker, topic)
     arguments = {"assign": [[TopicPartition(topic, 1, 0)]], "unassign": [], "incremental_unassign": [mine]}
     getattr(consumer, how)(*arguments[how])
     consumer.late = ahead
