@@ -82,11 +82,7 @@ def test_what_freezes_a_program_sees_every_api_of_the_embedded_broker() -> None:
 
 def test_what_freezes_a_program_sees_that_zstd_is_used() -> None:
     """PyInstaller, Nuitka and the like read import statements; a name that is put together is none."""
-    tree = ast.parse(Path(compression.__file__).read_text())
-    imported = {
-        (node.module, name.name) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for name in node.names
-    }
-    assert {("backports", "zstd"), ("compression", "zstd")} <= imported
+    assert {"backports.zstd", "compression.zstd"} <= imported_by(Path(compression.__file__))
 
 
 def test_both_locks_name_the_same_versions() -> None:
