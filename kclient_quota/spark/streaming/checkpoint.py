@@ -125,8 +125,6 @@ def check_new(spark: "SparkSession", checkpoint: str, output: str, *, is_table: 
     Raises:
         ConfigError: something is there.
     """
-    if marked(spark, checkpoint) is not None:
-        return
     if spark.catalog.tableExists(output) if is_table else _is_there(spark, output):
         raise _of_another(checkpoint, f"output {output}")
 
@@ -138,20 +136,13 @@ def take_output(spark: "SparkSession", checkpoint: str, output: str) -> None:
         ConfigError: another one's line is there, or beside its own.
     """
     owner = f"{output}/{_OWNER}"
-    if not _owners(spark, owner):
+    if not _lines(spark, owner, is_nested=True):
         # a directory for each: whichever job ends first takes the other's `_temporary` away
         own = f"{owner}/{sha256(checkpoint.encode()).hexdigest()[:16]}"
         spark.createDataFrame([(checkpoint,)], "value string").coalesce(1).write.mode("overwrite").text(own)
-    if _owners(spark, owner) != {checkpoint}:
+    if set(_lines(spark, owner, is_nested=True) or ()) != {checkpoint}:
         remedy = f"where {owner} is all that is there, as two began at one moment, remove that"
         raise ConfigError(f"{_of_another(checkpoint, f'output {output}')}; {remedy}")
-
-
-def _owners(spark: "SparkSession", owner: str) -> set[str]:
-    try:
-        return {row[0] for row in spark.read.option("recursiveFileLookup", "true").text(owner).collect()}
-    except AnalysisException:  # there is none
-        return set()
 
 
 def check_new_letters(spark: "SparkSession", checkpoint: str, letters: str) -> None:
@@ -196,9 +187,10 @@ def _has_text(spark: "SparkSession", path: str) -> bool:
         return False
 
 
-def _lines(spark: "SparkSession", path: str) -> list[str] | None:
+def _lines(spark: "SparkSession", path: str, *, is_nested: bool = False) -> list[str] | None:
+    """Of a text, and of those in folders below; None: there is none."""
     try:
-        return [row[0] for row in spark.read.text(path).collect()]
+        return [row[0] for row in spark.read.text(path, recursiveFileLookup=is_nested).collect()]
     except AnalysisException:
         return None
     except PySparkException as error:

@@ -49,11 +49,13 @@ def run_stream(spark: "SparkSession", plan: "Plan", limits: "Limits | None") -> 
     checkpoint = plan.checkpoint
     assert checkpoint is not None, "what makes it a stream"
     plan, words = _settled(spark, plan, checkpoint)
-    check_new(spark, checkpoint, plan.output, is_table=plan.is_table)
+    is_new = marked(spark, checkpoint) is None
+    if is_new:
+        check_new(spark, checkpoint, plan.output, is_table=plan.is_table)
     if plan.dead_letters:
         check_new_letters(spark, _of_letters(checkpoint), plan.dead_letters)
     # other formats and tables know who writes: Delta has a log of its own
-    if plan.output_format == PARQUET and not plan.is_table and marked(spark, checkpoint) is None:
+    if is_new and plan.output_format == PARQUET and not plan.is_table:
         take_output(spark, checkpoint, plan.output)
     claim(spark, checkpoint, _facts(plan))
     if plan.client is None:
